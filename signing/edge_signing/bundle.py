@@ -1,0 +1,198 @@
+"""Signing a bundle, and verifying one: the two verbs of this room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from edge_signing.contents import Progress, check_external_data, hash_files, measure
+from edge_signing.durable import fsync_directory, write_durably
+from edge_signing.ed25519 import PrivateKey
+from edge_signing.envelope import seal
+from edge_signing.errors import BundleChanged, BundleInvalid, NotTrusted
+from edge_signing.keyring import Keyring
+from edge_signing.limits import DEFAULT_LIMITS, Limits
+from edge_signing.manifest import (
+    Manifest,
+    Resource,
+    build_statement,
+    bundle_digest,
+    parse_statement,
+)
+from edge_signing.names import SIGNATURES, check_bundle_name, check_distinct, check_name
+from edge_signing.signatures import (
+    check_signature_names,
+    find_signers,
+    parse_signature,
+    read_signature,
+    read_signatures,
+)
+from edge_signing.sources import BundleSource, DirectorySource, split_names
+from edge_signing.trust import Purpose, judge
+from edge_signing.verified import VerifiedBundle
+
+__all__ = ["SignResult", "VerifiedBundle", "sign_directory", "verify"]
+
+
+class SignResult(NamedTuple):
+    """What signing made.
+
+    Attributes:
+        digest: The bundle's digest, `sha256:…`.
+        keyid: The signer.
+        file: The signature file's path.
+    """
+
+    digest: str
+    keyid: str
+    file: str
+
+
+def sign_directory(
+    path: str | os.PathLike[str],
+    name: str,
+    private_key: PrivateKey,
+    replace: bool = False,
+    progress: Progress | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> SignResult:
+    """Signs all files of a folder; another key's signature over the same files stays.
+
+    Args:
+        path: The bundle's folder.
+        name: The bundle's name, as in its `model.yaml`.
+        private_key: The signer's key.
+        replace: Remove signatures over other files than there are now, instead of refusing.
+        progress: Called with the bytes hashed and the bytes in total.
+        limits: The caps that verification will apply.
+
+    Returns:
+        Digest, keyid and the file written.
+
+    Raises:
+        BundleUnreadable: There is no such folder, or a file in it cannot be read.
+        BundleChanged: There are signatures over other files, and `replace` is False.
+        BundleInvalid: Verification would refuse this bundle.
+        OSError: The signature cannot be written.
+
+    Source:
+        model_signing 1.1.1 (all files but `ignore_paths`); DSSE 1.0; Sigstore bundle v0.3.
+    """
+    check_bundle_name(name)
+    with DirectorySource(path, limits) as source:
+        files, signature_names = split_names(source.names())
+        check_signature_names(signature_names, limits, source.location)
+        # The names first: they cost nothing, and hashing may take minutes.
+        for file in files:
+            check_name(file)
+        check_distinct(files)
+        sizes = measure(source, files, limits)
+        check_external_data(source, files, thorough=True)
+        resources = [Resource(*pair) for pair in hash_files(source, sizes, progress)]
+        statement = build_statement(name, resources)
+        stale = [n for n in signature_names if not _signs(source, n, statement, limits)]
+    if stale and not replace:
+        raise BundleChanged(
+            "the bundle, or its name, has changed since it was signed",
+            path=str(Path(path, stale[0])),
+            hint="sign with replace to remove the signatures over the old content",
+        )
+    keyid = private_key.public.keyid
+    relative = f"{SIGNATURES}/{keyid}.sigstore.json"
+    if len({*signature_names, relative} - set(stale)) > limits.signature_files:
+        raise BundleInvalid(
+            f"has {limits.signature_files} signatures already", path=os.fspath(path)
+        )
+    written = _write_signature(Path(path), relative, seal(statement, private_key))
+    _remove(Path(path), [n for n in stale if n != relative])
+    return SignResult(bundle_digest(statement), keyid, str(written))
+
+
+def verify(
+    source: BundleSource,
+    keyring: Keyring,
+    now: datetime,
+    purpose: Purpose,
+    progress: Progress | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> VerifiedBundle:
+    """Verifies a bundle: who signed, whether they may, and every byte.
+
+    The order matters. Nothing signed is parsed before a key of the keyring has verified it, and
+    nothing is hashed before the verdict is yes, so that a stranger's bundle costs little.
+
+    Args:
+        source: The bundle; the result closes it.
+        keyring: Whom the owner of this device trusts.
+        now: The time, with time zone.
+        purpose: A new install, or loading what is installed.
+        progress: Called with the bytes hashed and the bytes in total.
+        limits: Caps that hold before anything is believed.
+
+    Returns:
+        The verified bundle, which checks again what is read from it.
+
+    Raises:
+        NotTrusted: Not signed, or the verdict is no; the message is the verdict's reason.
+        BundleChanged: A file differs from what was signed.
+        BundleInvalid: The bundle breaks another rule of the format.
+        BundleUnreadable: It cannot be read.
+
+    Source:
+        DSSE protocol 1.0 (verify, then parse the same bytes); in-toto Statement v1;
+        model_signing 1.1.1, verifying.Config.verify.
+    """
+    files, signature_names = split_names(source.names())
+    signatures = read_signatures(source, signature_names, limits)
+    signers = find_signers(signatures, keyring, limits, source.location)
+    manifest = parse_statement(signatures.payload)
+    verdict = judge(keyring, manifest.name, signers, now, purpose)
+    if not verdict.trusted:
+        raise NotTrusted(verdict.reason, path=source.location)
+    _check_listing(files, manifest)
+    sizes = measure(source, files, limits)
+    for name, digest in hash_files(source, sizes, progress):
+        if digest != manifest.digests[name]:
+            raise BundleChanged("the file differs from what was signed", path=name)
+    check_external_data(source, files)
+    return VerifiedBundle(source, manifest, signatures, verdict, sizes)
+
+
+def _check_listing(files: Collection[str], manifest: Manifest) -> None:
+    listed, present = set(manifest.digests), set(files)
+    if missing := listed - present:
+        raise BundleInvalid("the file is in the signed manifest but missing", path=min(missing))
+    if unlisted := present - listed:
+        raise BundleInvalid(
+            "the file is not in the signed manifest", path=min(unlisted), hint="remove it"
+        )
+
+
+def _signs(source: BundleSource, name: str, statement: bytes, limits: Limits) -> bool:
+    data = read_signature(source, name, limits)
+    try:
+        return parse_signature(data, name).payload == statement
+    except BundleInvalid:
+        return False  # damaged: as useless as a stale one
+
+
+def _write_signature(root: Path, relative: str, data: bytes) -> Path:
+    try:
+        (root / SIGNATURES).mkdir()
+    except FileExistsError:
+        pass
+    else:
+        fsync_directory(root)
+    write_durably(root / relative, data)
+    return root / relative
+
+
+def _remove(root: Path, names: list[str]) -> None:
+    """Last: a crash in between leaves signatures that contradict each other, which is refused."""
+    for name in names:
+        (root / name).unlink()
+    if names:
+        fsync_directory(root / SIGNATURES)
