@@ -1,0 +1,172 @@
+"""Composition root: the only place that builds things and hands them in."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from edge_agent import clock, keyrings
+from edge_agent.errors import GoldenMismatchError, ModelNotFoundError
+
+if TYPE_CHECKING:
+    from edge_agent.bundles import Bundle, Progress
+    from edge_agent.config import AgentConfig
+    from edge_agent.engine_choice import Measurement
+    from edge_agent.images import ImageLimits
+    from edge_agent.loading import ModelLoader, Notify
+    from edge_agent.model_store import ModelStore
+    from edge_agent.runtime import Runtime
+    from edge_signing.keyring import Keyring
+    from edge_signing.trust import Purpose
+
+DEMO_NAME: Final = "demo/efficientnet-lite0"
+
+
+class Agent:
+    """The agent of one process. Parts are built when they are first used.
+
+    Args:
+        config: The configuration.
+        notify: Told, in a sentence, of what takes time or could not be kept.
+    """
+
+    def __init__(self, config: AgentConfig, notify: Notify) -> None:
+        self.config = config
+        self.notify = notify
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        """Who is trusted with what."""
+        return keyrings.in_force(self.config.keyring_file)
+
+    @cached_property
+    def store(self) -> ModelStore:
+        """The installed bundles."""
+        from edge_agent.model_store import ModelStore
+
+        return ModelStore(self.config.state_dir)
+
+    @cached_property
+    def limits(self) -> ImageLimits:
+        """The largest images that are taken."""
+        from edge_agent.images import ImageLimits
+
+        return ImageLimits(
+            max_bytes=self.config.max_image_mib * 1024 * 1024,
+            max_pixels=self.config.max_image_megapixels * 1_000_000,
+        )
+
+    @cached_property
+    def loader(self) -> ModelLoader:
+        """What turns bundles into models that answer."""
+        from edge_profiles.detect import detect
+
+        from edge_agent.backends.registry import BACKENDS
+        from edge_agent.engine_choice import ChoiceMemory
+        from edge_agent.loading import ModelLoader
+
+        machine = detect()
+        return ModelLoader(
+            backends=BACKENDS,
+            memory=ChoiceMemory(self.config.state_dir / "engine_choices"),
+            machine=machine,
+            limits=self.limits,
+            threads=self.config.threads or machine.cpus,
+            notify=self.notify,
+        )
+
+    def runtime(self) -> Runtime:
+        """Makes the runtime: it verifies and loads each model when it is first asked for."""
+        from edge_agent.runtime import Runtime
+
+        return Runtime(lambda name: self.loader.load(self.open(name), self.config.engine))
+
+    def open(self, reference: str, progress: Progress | None = None) -> Bundle:
+        """Opens a bundle for loading, if it can be trusted.
+
+        Args:
+            reference: A path, ``NAME[@VERSION]`` of an installed bundle, or the demo's name.
+            progress: Called with bytes done and bytes in all while hashing.
+
+        Raises:
+            ModelNotFoundError: There is none.
+            edge_signing.errors.SigningError: It can't be trusted; the error says why.
+        """
+        from edge_signing.trust import Purpose
+
+        return self._open(self.locate(reference), Purpose.LOAD, progress)
+
+    def open_to_install(self, path: Path, progress: Progress | None = None) -> Bundle:
+        """Opens a bundle for installing, if it can be trusted with that.
+
+        Raises:
+            edge_signing.errors.SigningError: It can't be trusted; the error says why.
+        """
+        from edge_signing.trust import Purpose
+
+        return self._open(path, Purpose.INSTALL, progress)
+
+    def locate(self, reference: str) -> Path:
+        """Finds a bundle: what looks like a path is one, then installed names, then any path.
+
+        Raises:
+            ModelNotFoundError: There is none.
+        """
+        path = Path(reference).expanduser()
+        if reference.startswith((".", "/", "~")) or reference.endswith(".tar"):
+            return path
+        installed = self.store.find(reference)
+        if installed is not None:
+            return installed
+        if reference == DEMO_NAME:
+            return keyrings.DEMO_BUNDLE
+        if path.exists():
+            return path
+        raise ModelNotFoundError(
+            f"no model {reference!r} is installed, and there is no such file or folder",
+            hint="edge-agent models list shows what is installed",
+        )
+
+    def install(self, path: Path, progress: Progress | None = None) -> tuple[Bundle, bool]:
+        """Verifies a bundle, copies it into the store, tries its golden input and activates it.
+
+        Returns:
+            The bundle, and False where the same bytes were installed already.
+
+        Raises:
+            edge_signing.errors.SigningError: It can't be trusted; the error says why.
+            GoldenMismatchError: Every engine here answers the golden input wrongly.
+            StoreError: The store can't be written.
+        """
+        with self.open_to_install(path, progress) as bundle:
+            when = clock.now().isoformat(timespec="seconds")
+            return bundle, self.store.install(bundle, when, self._check_copy)
+
+    def check(self, bundle: Bundle) -> list[Measurement]:
+        """Runs the golden input on every engine that is installed here.
+
+        Raises:
+            GoldenMismatchError: None of them answers it rightly.
+        """
+        parts = self.loader.usable_engines(bundle) if bundle.description.golden else []
+        measured = self.loader.measure(bundle, parts, {})
+        if measured and all(one.problem for one in measured):
+            raise GoldenMismatchError(
+                "; ".join(f"{one.engine}: {one.problem}" for one in measured),
+                hint="the bundle can't be used on this machine",
+            )
+        return measured
+
+    def _check_copy(self, folder: Path) -> None:
+        from edge_signing.trust import Purpose
+
+        with self._open(folder, Purpose.LOAD, None) as copy:
+            for one in self.check(copy):
+                if one.problem:
+                    self.notify(f"{copy.ref.name} can't be used on {one.engine}: {one.problem}")
+
+    def _open(self, path: Path, purpose: Purpose, progress: Progress | None) -> Bundle:
+        from edge_agent.bundles import open_bundle
+
+        return open_bundle(path, self.keyring, clock.now(), purpose, progress)

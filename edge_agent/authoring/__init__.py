@@ -1,0 +1,1 @@
+"""From a publisher's files to a signed bundle."""

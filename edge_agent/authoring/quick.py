@@ -1,0 +1,213 @@
+"""From a bare ONNX classifier of images to a signed local bundle, in one step."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from edge_agent.authoring import classifier
+from edge_agent.authoring.development_key import DEV_NAMES, development_key
+from edge_agent.backends import onnx
+from edge_agent.backends.base import ModelFile
+from edge_agent.description import digest_of_pipeline
+from edge_agent.errors import BadInputError
+from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
+from edge_agent.pipeline import Pipeline
+from edge_agent.types import Request
+
+if TYPE_CHECKING:
+    from edge_agent.app import Agent
+    from edge_agent.authoring.classifier import Classifier
+    from edge_agent.backends.base import Session
+    from edge_signing.ed25519 import PrivateKey
+
+MAX_MODEL_BYTES: Final = 2 * 1024**3
+_GOLDEN_TOLERANCE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class QuickRequest:
+    """What is to be made.
+
+    Attributes:
+        model: The ONNX file.
+        labels: Class names: a JSON array, or one a line.
+        name: Bundle name; None takes the file's name, below ``local/``.
+        version: Semantic version.
+        preset: One of `classifier.PRESETS`, for models that take floats.
+        layout: Where the file leaves it open.
+        size: Image side in pixels, where the file leaves it open.
+        golden: An image to keep with its answer, as the health probe.
+        out: The bundle's folder; None takes the model's name.
+        key: The key that signs; None takes the development key, for names below ``local/``.
+    """
+
+    model: Path
+    labels: Path
+    name: str | None
+    version: str
+    preset: str
+    layout: str | None
+    size: int | None
+    golden: Path | None
+    out: Path | None
+    key: PrivateKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuickBundle:
+    """What was made.
+
+    Attributes:
+        path: The bundle's folder.
+        name: Its name.
+        digest: ``sha256:…``.
+        assumptions: What the model file doesn't say.
+    """
+
+    path: Path
+    name: str
+    digest: str
+    assumptions: tuple[str, ...]
+
+
+def make(agent: Agent, request: QuickRequest) -> QuickBundle:
+    """Makes the bundle.
+
+    Raises:
+        BadInputError: A file can't be used, or the model leaves open what must be known.
+        ModelFileError: ONNX Runtime refuses the model, or it is no classifier of images.
+        DescriptionError: The name or the version can't be used.
+    """
+    out = request.out or Path(f"{request.model.stem}.bundle")
+    if out.exists():
+        raise BadInputError("exists already", path=str(out), hint="choose another with --out")
+    model = _read_model(request.model)
+    labels = _read_labels(request.labels)
+    found = classifier.look(model, str(request.model), len(labels), request.layout, request.size)
+    weights = f"weights/{classifier.slug(request.model.stem)}.onnx"
+    value = classifier.describe(found, _name(request), request.version, weights, request.preset)
+    described = classifier.parse(value)
+    session = onnx.OnnxBackend().load(model, described, described.engines[0], agent.loader.threads)
+    value["postprocess"]["activation"] = classifier.activation(found, session)
+    files = {weights: model.data} | {f"weights/{at}": data for at, data in model.external.items()}
+    if request.golden:
+        value["golden"], image = _golden(agent, request.golden, value, labels, session)
+        files[value["golden"]["image"]] = image
+    value["pipeline_digest"] = digest_of_pipeline(classifier.parse(value))
+    files["model.yaml"] = classifier.to_yaml(value)
+    files["labels.json"] = _json(labels)
+    key = request.key or development_key(agent)
+    digest = _write(out, value["name"], files, key)
+    return QuickBundle(out, value["name"], digest, _assumptions(found, value, request.preset))
+
+
+def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tuple[str, ...]:
+    height, width = found.size
+    softmax = value["postprocess"]["activation"] == "softmax"
+    return (
+        f"{found.layout} images of {height}x{width}, {value['preprocess']['color']}, "
+        "short side resized, centre cropped",
+        "pixel values 0 to 255" if found.image.dtype == "uint8" else f"pixel values: {preset}",
+        f"the output {found.scores.name!r} holds "
+        + ("logits, so softmax follows" if softmax else "probabilities"),
+    )
+
+
+def _read_model(path: Path) -> ModelFile:
+    from edge_signing.external_data import external_files, resolve
+
+    data = _read(path, MAX_MODEL_BYTES)
+    locations = sorted(external_files(BytesIO(data), len(data)))
+    return ModelFile(
+        data, {at: _read(path.parent / resolve(path.name, at), MAX_MODEL_BYTES) for at in locations}
+    )
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
+    if not data or len(data) > max_bytes:
+        raise BadInputError(
+            "is empty" if not data else f"is larger than {max_bytes} bytes", path=str(path)
+        )
+    return data
+
+
+def _read_labels(path: Path) -> tuple[str, ...]:
+    data = _read(path, MAX_LABELS_BYTES)
+    if data.lstrip().startswith(b"["):
+        return parse_labels(data, str(path))
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise BadInputError("is neither UTF-8 text nor JSON", path=str(path)) from error
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _json(labels: tuple[str, ...]) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(labels)
+
+
+def _name(request: QuickRequest) -> str:
+    from edge_signing.patterns import matches
+
+    name = request.name or classifier.slug(request.model.stem)
+    if "/" not in name:
+        name = "local/" + name
+    if request.key is None and not matches(DEV_NAMES, name):
+        raise BadInputError(
+            f"the development key is trusted for {DEV_NAMES} only, not for {name!r}",
+            hint="sign bundles of other names with your own key: --key",
+        )
+    return name
+
+
+def _golden(
+    agent: Agent,
+    path: Path,
+    value: dict[str, Any],
+    labels: tuple[str, ...],
+    session: Session,
+) -> tuple[dict[str, Any], bytes]:
+    """Asks the model for its answer, and returns the golden entry with the image."""
+    described = classifier.parse(value)
+    image = _read(path, agent.limits.max_bytes)
+    pipeline = Pipeline(described, labels, agent.limits)
+    inputs = pipeline.prepare(Request(described.name, str(path), image), described.inputs[0].layout)
+    best = pipeline.answer(session.run(inputs), 1)[0]
+    entry = {
+        "image": f"golden/{classifier.slug(path.stem)}{path.suffix.lower()}",
+        "top": {"index": best.index, "score": best.score, "tolerance": _GOLDEN_TOLERANCE},
+    }
+    return entry, image
+
+
+def _write(out: Path, name: str, files: Mapping[str, bytes], key: PrivateKey) -> str:
+    """Writes and signs the bundle beside its place, then renames it there."""
+    from edge_signing.bundle import sign_directory
+    from edge_signing.durable import fsync_directory, write_durably
+
+    staging = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        for file, data in files.items():
+            (staging / file).parent.mkdir(parents=True, exist_ok=True)
+            write_durably(staging / file, data)
+        digest = sign_directory(staging, name, key).digest
+        staging.rename(out)
+        fsync_directory(out.parent)
+    except OSError as error:
+        raise BadInputError(f"can't be written: {error.strerror}", path=str(out)) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return digest

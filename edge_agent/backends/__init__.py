@@ -1,0 +1,1 @@
+"""Engines behind one interface; `registry` is the table of them."""

@@ -1,0 +1,156 @@
+"""ONNX Runtime on the CPU. The only file that imports onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from edge_agent.backends.base import EngineStatus, ModelFile, package_stamp
+from edge_agent.backends.binding import Bound, NativeTensor, bind
+from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
+
+if TYPE_CHECKING:
+    from edge_agent.description import EngineFile, ModelDescription
+    from edge_agent.types import Tensor
+
+_DTYPES: Final = {
+    "tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64",
+    "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(uint16)": "uint16",
+    "tensor(int16)": "int16", "tensor(int32)": "int32", "tensor(int64)": "int64",
+    "tensor(bool)": "bool",
+}  # fmt: skip
+_HINT: Final = "pip install 'edge-agent[onnx]' (on RISC-V: Debian's python3-onnxruntime)"
+
+
+def _import() -> Any:
+    """Imports the package.
+
+    Raises:
+        EngineUnavailableError: It isn't installed, or its library doesn't load.
+    """
+    try:
+        import onnxruntime
+    except Exception as error:  # a broken package raises anything
+        raise EngineUnavailableError(
+            f"ONNX Runtime can't be imported: {error}", hint=_HINT
+        ) from error
+    if not hasattr(onnxruntime, "InferenceSession"):
+        raise EngineUnavailableError("onnxruntime is there without its library", hint=_HINT)
+    return onnxruntime
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """ONNX Runtime's exceptions share no base of their own."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    found = [value for value in vars(state).values() if isinstance(value, type)]
+    own = [kind for kind in found if issubclass(kind, Exception)]
+    return (*own, RuntimeError, ValueError, TypeError)
+
+
+class OnnxBackend:
+    """Implements `Backend` with ONNX Runtime's CPU execution provider."""
+
+    def stamp(self) -> str | None:
+        """See `Backend.stamp`."""
+        return package_stamp("onnxruntime")
+
+    def status(self) -> EngineStatus:
+        """See `Backend.status`."""
+        try:
+            return EngineStatus("onnx", f"onnxruntime {_import().__version__}")
+        except EngineUnavailableError as error:
+            return EngineStatus("onnx", None, error.message, error.hint)
+
+    def load(
+        self, model: ModelFile, description: ModelDescription, part: EngineFile, threads: int
+    ) -> OnnxSession:
+        """See `Backend.load`."""
+        native = _native_session(model, threads, part.file)
+        inputs = bind(
+            description.inputs, part.inputs, part.layout, _natives(native.get_inputs()), "input"
+        )
+        outputs = bind(
+            description.outputs, part.outputs, part.layout, _natives(native.get_outputs()), "output"
+        )
+        _compare_dtypes((*inputs, *outputs), part.file)
+        return OnnxSession(native, inputs, outputs)
+
+
+def describe(model: ModelFile, path: str) -> tuple[list[NativeTensor], list[NativeTensor]]:
+    """Returns what an ONNX file says of its inputs and outputs.
+
+    Args:
+        model: The file.
+        path: Its name, for messages.
+
+    Raises:
+        EngineUnavailableError: ONNX Runtime isn't installed here, or doesn't load.
+        ModelFileError: It refuses the file.
+    """
+    native = _native_session(model, 1, path)
+    return _natives(native.get_inputs()), _natives(native.get_outputs())
+
+
+def _native_session(model: ModelFile, threads: int, path: str) -> Any:
+    ort = _import()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    if model.external:
+        options.add_external_initializers_from_files_in_memory(
+            list(model.external),
+            list(model.external.values()),
+            [len(data) for data in model.external.values()],
+        )
+    try:
+        return ort.InferenceSession(
+            model.data, sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except _failures() as error:
+        raise ModelFileError(f"ONNX Runtime refuses the model: {error}", path=path) from error
+
+
+def _natives(arguments: Any) -> list[NativeTensor]:
+    return [
+        NativeTensor(
+            one.name,
+            _DTYPES.get(one.type, one.type),
+            tuple(axis if isinstance(axis, int) else None for axis in one.shape),
+        )
+        for one in arguments
+    ]
+
+
+def _compare_dtypes(bound: tuple[Bound, ...], file: str) -> None:
+    for one in bound:
+        if one.spec.dtype != one.native.dtype:
+            raise ModelFileError(
+                f"{one.native.name!r} is {one.native.dtype} in the file, "
+                f"model.yaml makes it {one.spec.dtype}",
+                path=file,
+            )
+
+
+class OnnxSession:
+    """Implements `Session`."""
+
+    def __init__(self, native: Any, inputs: tuple[Bound, ...], outputs: tuple[Bound, ...]) -> None:
+        self._native = native
+        self._inputs = [(one.spec.name, one.native.name) for one in inputs]
+        self._outputs = outputs
+        self._native_outputs = [one.native.name for one in outputs]
+        self._failures = _failures()
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `Session.run`."""
+        feed = {native: inputs[name] for name, native in self._inputs}
+        try:
+            values = self._native.run(self._native_outputs, feed)
+        except self._failures as error:
+            raise TensorError(f"ONNX Runtime refuses the input: {error}") from error
+        return {
+            one.spec.name: one.to_described(value)
+            for one, value in zip(self._outputs, values, strict=True)
+        }

@@ -1,0 +1,209 @@
+"""`edge-agent bundle`: make, sign, verify and look at bundles."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from edge_agent import config as configuration
+from edge_agent.app import Agent
+from edge_agent.cli import key_files, output
+from edge_agent.errors import BadInputError
+
+SCHEMA: Final = "edge-agent/bundle/v1"
+
+bundle = typer.Typer(help="Make, sign, verify and inspect bundles.", no_args_is_help=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
+BundleArgument = Annotated[
+    str, typer.Argument(metavar="BUNDLE", help="A folder, a .tar, or an installed name.")
+]
+
+
+class Preset(StrEnum):
+    """Choices of --preset: how pixels become numbers."""
+
+    imagenet = "imagenet"
+    zero_one = "zero-one"
+    minus_one_one = "minus-one-one"
+    efficientnet_lite = "efficientnet-lite"
+
+
+class Layout(StrEnum):
+    """Choices of --layout."""
+
+    NCHW = "NCHW"
+    NHWC = "NHWC"
+
+
+@bundle.command()
+def quick(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A classifier of images.")],
+    labels: Annotated[
+        Path, typer.Option(help="Class names: a JSON array, or one a line.", metavar="FILE")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Bundle name. [local/, then the file's name]")
+    ] = None,
+    version: Annotated[str, typer.Option(help="Semantic version.")] = "0.1.0",
+    preset: Annotated[
+        Preset, typer.Option(help="Scaling of pixel values of a float model.")
+    ] = Preset.imagenet,
+    layout: Annotated[
+        Layout | None, typer.Option(help="Order of axes, where the file leaves it open.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Image side, where the file leaves it open.")
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option(metavar="IMAGE", help="Keep this image with its answer as the health probe."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to write. [MODEL.bundle]")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Private key: a name, or a .key file.")
+    ] = None,
+    passphrase_file: key_files.PassphraseFile = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a signed bundle of a bare ONNX classifier, in one step.
+
+    Without --key a development key of this machine signs, which is made at the first use and
+    trusted for local/* only.
+    """
+    from edge_agent.authoring.quick import QuickRequest, make
+
+    agent = Agent(configuration.load(), output.notice)
+    order = layout.value if layout else None
+    private = key_files.private_key(agent.config, key, passphrase_file) if key else None
+    made = make(
+        agent,
+        QuickRequest(model, labels, name, version, preset.value, order, size, golden, out, private),
+    )
+    if json:
+        output.document(
+            {"schema": SCHEMA, "name": made.name, "digest": made.digest, "path": str(made.path)}
+        )
+        return
+    for assumption in made.assumptions:
+        output.line(f"assumed: {assumption}")
+    output.line(f"signed {made.name} {version}  {made.digest}")
+    shown = made.path if made.path.is_absolute() else f"./{made.path}"
+    output.line(f"try it: edge-agent infer IMAGE --model {shown}")
+
+
+@bundle.command()
+def sign(
+    folder: Annotated[Path, typer.Argument(help="The bundle's folder, with its model.yaml.")],
+    key: Annotated[str, typer.Option(metavar="KEY", help="Private key: a name, or a .key file.")],
+    passphrase_file: key_files.PassphraseFile = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Drop signatures over what the bundle was before.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Sign every file of a bundle; signatures of other keys over the same files stay."""
+    from edge_agent import description
+    from edge_agent.yaml_subset import MAX_BYTES
+    from edge_signing.bundle import sign_directory
+
+    try:
+        with open(folder / "model.yaml", "rb") as stream:
+            described = description.parse(stream.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise BadInputError(
+            f"can't be read: {error.strerror}", path=str(folder / "model.yaml")
+        ) from error
+    private = key_files.private_key(configuration.load(), key, passphrase_file)
+    with output.progress(f"signing {folder}") as progress:
+        signed = sign_directory(folder, described.name, private, replace, progress)
+    if json:
+        output.document(
+            {
+                "schema": SCHEMA,
+                "name": described.name,
+                "digest": signed.digest,
+                "keyid": signed.keyid,
+                "file": signed.file,
+            }
+        )
+        return
+    output.line(f"signed {described.name} {described.version}  {signed.digest}")
+    output.line(f"  by {signed.keyid[:16]} in {signed.file}")
+
+
+@bundle.command()
+def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
+    """Check a bundle as before every load: trust, every byte, model.yaml, golden answer."""
+    agent = Agent(configuration.load(), output.notice)
+    with (
+        output.progress(f"verifying {bundle}") as progress,
+        agent.open(bundle, progress) as opened,
+    ):
+        signers = opened.verified.verdict.signers
+        measured = agent.check(opened)
+        ref = opened.ref
+    if json:
+        output.document(
+            {
+                "schema": SCHEMA,
+                "name": ref.name,
+                "version": ref.version,
+                "digest": ref.digest,
+                "trusted": True,
+                "signers": list(signers),
+                "golden": [
+                    {"engine": one.engine, "ok": one.problem is None, "problem": one.problem}
+                    for one in measured
+                ],
+            }
+        )
+        return
+    output.line(f"trusted: {ref.name} {ref.version}  {ref.digest}")
+    output.line(f"  signed by {', '.join(keyid[:16] for keyid in signers)}")
+    for one in measured:
+        output.line(f"  golden answer on {one.engine}: {one.problem or 'right'}")
+
+
+@bundle.command()
+def inspect(bundle: BundleArgument, json: JsonOption = False) -> None:
+    """Show what a bundle says of itself, trusted or not; no engine is loaded."""
+    from edge_agent.cli.bundle_inspect import inspect as run
+
+    run(Agent(configuration.load(), output.notice), bundle, json)
+
+
+@bundle.command()
+def pack(
+    folder: Annotated[Path, typer.Argument(help="A signed bundle's folder.")],
+    archive: Annotated[Path, typer.Argument(metavar="OUT.tar", help="The archive to write.")],
+    json: JsonOption = False,
+) -> None:
+    """Pack a trusted bundle into one .tar of its OCI layout; same files, same bytes."""
+    from edge_signing.oci import write_oci_tar
+    from edge_signing.sources import open_source
+
+    agent = Agent(configuration.load(), output.notice)
+    with output.progress(f"verifying {folder}") as progress:
+        agent.open(str(folder.resolve()), progress).verified.close()
+    with open_source(folder) as source:
+        digest = write_oci_tar(source, archive)
+    if json:
+        output.document({"schema": SCHEMA, "path": str(archive), "manifest_digest": digest})
+        return
+    output.line(f"wrote {archive}  (OCI manifest {digest})")
+
+
+@bundle.command()
+def schema() -> None:
+    """Print the JSON Schema of model.yaml."""
+    from json import dumps
+
+    from edge_agent.description import json_schema
+
+    output.plain(dumps(json_schema(), indent=2))

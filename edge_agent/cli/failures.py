@@ -1,0 +1,81 @@
+"""Errors to exit codes and to words. The only place that knows exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+
+from edge_agent import errors
+from edge_agent.cli.output import printable
+
+OK: Final = 0
+OTHER: Final = 1
+USAGE: Final = 2
+NOT_TRUSTED: Final = 3
+BAD_INPUT: Final = 4
+UNAVAILABLE: Final = 5
+INTERRUPTED: Final = 130
+
+ERROR_SCHEMA: Final = "edge-agent/error/v1"
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """Returns the errors that are reported in a sentence; any other is a fault in the agent."""
+    from edge_signing.errors import SigningError
+
+    return errors.AgentError, SigningError, OSError, MemoryError
+
+
+def exit_code(error: Exception) -> int:
+    """Returns the exit code of an error, as docs/CLI.md lists them."""
+    from edge_signing import errors as signing
+
+    table: tuple[tuple[type[Exception], int], ...] = (
+        (errors.ConfigError, USAGE),
+        (errors.MismatchError, NOT_TRUSTED),
+        (errors.BadInputError, BAD_INPUT),
+        (errors.UnavailableError, UNAVAILABLE),
+        (signing.BundleUnreadable, BAD_INPUT),
+        (signing.BundleInvalid, NOT_TRUSTED),
+        (signing.NotTrusted, NOT_TRUSTED),
+        (signing.KeyFileError, BAD_INPUT),
+        (signing.KeyringError, USAGE),
+    )
+    return next((code for kind, code in table if isinstance(error, kind)), OTHER)
+
+
+def sentence(error: Exception) -> str:
+    """Returns what went wrong, with the place; control characters are made visible."""
+    if isinstance(error, MemoryError):
+        return "not enough memory"
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return printable(place + error.strerror)
+    return printable(str(error))
+
+
+def as_json(error: Exception) -> dict[str, object]:
+    """Returns the member ``error`` of JSON answers."""
+    return {
+        "kind": type(error).__name__,
+        "exit_code": exit_code(error),
+        "message": sentence(error),
+        "hint": getattr(error, "hint", None),
+    }
+
+
+def report(error: Exception, as_json_document: bool) -> int:
+    """Tells the user of an error and returns the exit code.
+
+    Args:
+        error: One of `expected`.
+        as_json_document: Also print it as one JSON document on standard output.
+    """
+    if as_json_document:
+        print(json.dumps({"schema": ERROR_SCHEMA, "error": as_json(error)}))  # noqa: T201
+    print(f"edge-agent: {sentence(error)}", file=sys.stderr)  # noqa: T201
+    hint = getattr(error, "hint", None)
+    if hint:
+        print(f"  hint: {hint}", file=sys.stderr)  # noqa: T201
+    return exit_code(error)

@@ -1,0 +1,172 @@
+"""The work of `edge-agent infer`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
+
+from edge_agent import config as configuration
+from edge_agent.app import DEMO_NAME, Agent
+from edge_agent.cli import failures, output
+from edge_agent.errors import BadInputError, ConfigError, ImageError, TensorError
+from edge_agent.types import Request
+
+if TYPE_CHECKING:
+    from edge_agent.cli.infer_options import InferOptions
+    from edge_agent.types import Result, Tensor
+
+SCHEMA: Final = "edge-agent/infer/v1"
+IMAGE_ENDINGS: Final = (
+    ".apng", ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".pnm",
+    ".ppm", ".tif", ".tiff", ".webp",
+)  # fmt: skip
+_SHOWN_VALUES: Final = 8
+
+
+def run(options: InferOptions) -> int:
+    """Answers every input in turn; a bad one doesn't stop the others.
+
+    Returns:
+        0, or the exit code of the last input that failed.
+    """
+    config = configuration.load()
+    if options.engine:
+        config = structs.replace(config, engine=options.engine)
+    agent = Agent(config, output.notice)
+    runtime = agent.runtime()
+    model = options.model or DEMO_NAME
+    max_bytes = config.max_image_mib * 1024 * 1024
+    code = failures.OK
+    tensors = _tensors(agent, model, options.inputs)
+    for source in _sources(options.images) if options.images else (None,):
+        try:
+            image = _read(source, max_bytes) if source is not None else None
+            request = Request(model, source or "input", image, tensors, options.top_k)
+            _print(runtime.infer(request), options.json)
+        except BadInputError as error:
+            code = _refuse(error, source, options.json)
+    return code
+
+
+def _tensors(agent: Agent, model: str, inputs: tuple[str, ...]) -> dict[str, Tensor]:
+    """Reads the ``--input`` files. The bundle says what they must be, so it is opened first."""
+    if not inputs:
+        return {}
+    from edge_agent import tensors
+
+    read: dict[str, Tensor] = {}
+    with agent.open(model) as bundle:
+        for given in inputs:
+            name, equals, file = given.partition("=")
+            spec = bundle.description.input(name)
+            if not equals or not file:
+                raise ConfigError(f"--input takes NAME=FILE, not {given!r}")
+            if spec is None:
+                known = ", ".join(one.name for one in bundle.description.inputs)
+                raise TensorError(f"the model has no input {name!r}; it takes {known}")
+            if name in read:
+                raise ConfigError(f"--input gives {name!r} twice")
+            read[name] = tensors.read(_read(file, tensors.MAX_BYTES), file, spec)
+    return read
+
+
+def _sources(arguments: tuple[str, ...]) -> Iterator[str]:
+    """Yields files: folders give the images in them, patterns what they match, sorted."""
+    for argument in arguments:
+        path = Path(argument)
+        if argument == "-" or path.is_file():
+            yield argument
+        elif path.is_dir():
+            found = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_ENDINGS)
+            yield from map(str, found or [path])
+        elif any(mark in argument for mark in "*?["):
+            from glob import glob
+
+            yield from sorted(glob(argument, recursive=True)) or [argument]  # noqa: PTH207
+        else:
+            yield argument
+
+
+def _read(source: str, max_bytes: int) -> bytes:
+    """Reads a whole file or standard input, up to a limit."""
+    try:
+        if source == "-":
+            data = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with open(source, "rb") as stream:
+                data = stream.read(max_bytes + 1)
+    except IsADirectoryError as error:
+        raise ImageError("is a folder without images", path=source) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInputError(f"can't be read: {reason}", path=source) from error
+    if len(data) > max_bytes:
+        raise BadInputError(
+            f"is larger than {max_bytes >> 20} MiB",
+            path=source,
+            hint="max_image_mib in config.toml sets this limit for images",
+        )
+    return data
+
+
+def _refuse(error: BadInputError, source: str | None, as_json: bool) -> int:
+    if as_json:
+        failure = failures.as_json(error)
+        output.document({"schema": SCHEMA, "input": source, "error": failure})
+    return failures.report(error, as_json_document=False)
+
+
+def _print(result: Result, as_json: bool) -> None:
+    if as_json:
+        output.document(_as_json(result))
+        return
+    took = sum(result.timings_ms.values())
+    output.line(
+        f"{result.source}  ({result.model.name} {result.model.version}, {result.engine}, "
+        f"{took:.1f} ms)"
+    )
+    width = max((len(one.label) for one in result.labels), default=0)
+    for one in result.labels:
+        output.line(f"  {one.label:<{width}}  {one.score:.3f}")
+    if not result.confident:
+        output.line("  (below the model's min_confidence)")
+    for name, value in result.outputs.items():
+        shown = " ".join(f"{number:.6g}" for number in value.reshape(-1)[:_SHOWN_VALUES].tolist())
+        more = " …" if value.size > _SHOWN_VALUES else ""
+        output.line(f"  {name}  {value.dtype} {list(value.shape)}: {shown}{more}")
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "input": result.source,
+        "model": {
+            "name": result.model.name,
+            "version": result.model.version,
+            "digest": result.model.digest,
+        },
+        "engine": result.engine,
+        "labels": [
+            {"index": one.index, "label": one.label, "score": one.score} for one in result.labels
+        ],
+        "outputs": [
+            {
+                "name": name,
+                "dtype": str(value.dtype),
+                "shape": list(value.shape),
+                "data": _json_numbers(value),
+            }
+            for name, value in result.outputs.items()
+        ],
+        "confident": result.confident,
+        "timings_ms": {stage: round(ms, 3) for stage, ms in result.timings_ms.items()},
+    }
+
+
+def _json_numbers(value: Tensor) -> list[Any]:
+    """Flat, row-major; JSON has no NaN or infinity, they become null."""
+    return [None if number - number != 0 else number for number in value.reshape(-1).tolist()]

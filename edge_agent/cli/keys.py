@@ -1,0 +1,203 @@
+"""`edge-agent keys`: make signing keys, and say which keys are trusted with what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from edge_agent import clock, keyrings
+from edge_agent import config as configuration
+from edge_agent.cli import key_files, output
+from edge_agent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from edge_signing.ed25519 import PublicKey
+    from edge_signing.keyring import Keyring, Rule
+
+SCHEMA: Final = "edge-agent/keys/v1"
+
+keys = typer.Typer(help="Make signing keys, and say which keys are trusted.", no_args_is_help=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
+
+
+@keys.command()
+def generate(
+    name: Annotated[str, typer.Argument(help="Name of the key, or a path ending in .key.")],
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="Ask for a passphrase that seals the private key.")
+    ] = False,
+    passphrase_file: key_files.PassphraseFile = None,
+    json: JsonOption = False,
+) -> None:
+    """Make an Ed25519 key pair: NAME.key (private, mode 0600) and NAME.pub."""
+    from edge_signing.ed25519 import PrivateKey
+    from edge_signing.keys import save_private_key, save_public_key
+
+    path = key_files.private_path(configuration.load(), name)
+    passphrase = None
+    if passphrase_file is not None:
+        passphrase = key_files.read_passphrase(passphrase_file)
+    elif encrypt:
+        passphrase = key_files.ask_passphrase(str(path), twice=True)
+    key = PrivateKey.generate()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    save_private_key(path, key, passphrase)
+    public = path.with_suffix(".pub")
+    save_public_key(public, key.public)
+    if json:
+        output.document(
+            {
+                "schema": SCHEMA,
+                "keyid": key.public.keyid,
+                "private": str(path),
+                "public": str(public),
+            }
+        )
+        return
+    output.line(f"private key  {path}" + ("  (sealed)" if passphrase else ""))
+    output.line(f"public key   {public}")
+    output.line(f"keyid        {key.public.keyid}")
+
+
+@keys.command()
+def trust(
+    public: Annotated[
+        list[str], typer.Argument(metavar="KEY…", help="Public keys: .pub files, or names.")
+    ],
+    bundles: Annotated[
+        str, typer.Option("--for", metavar="PATTERN", help="Bundle names; * stops at a /.")
+    ],
+    threshold: Annotated[
+        int, typer.Option(min=1, help="How many of these keys must have signed.")
+    ] = 1,
+    expires: Annotated[
+        str | None, typer.Option(metavar="DATE", help="No new installs by these keys after it.")
+    ] = None,
+    comment: Annotated[str | None, typer.Option(help="Whose keys these are.")] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="Put the rule before all others, not after them.")
+    ] = False,
+) -> None:
+    """Trust keys with the bundles of some names.
+
+    The first rule whose pattern matches a bundle's name decides about it.
+    """
+    config = configuration.load()
+    found = [key_files.public_key(config, one) for one in public]
+    until = _date(expires) if expires else None
+
+    def edit(ring: Keyring) -> Keyring:
+        for key in found:
+            ring = ring.with_key(key, expires=until, comment=comment)
+        return ring.with_rule(bundles, [key.keyid for key in found], threshold, first=first)
+
+    ring = keyrings.change(config.keyring_file, edit)
+    output.line(f"{bundles}: {threshold} of {len(found)} keys must sign  ({config.keyring_file})")
+    hidden = _hiding_rule(ring, bundles)
+    if hidden is not None:
+        output.notice(f"the earlier rule {hidden!r} decides first for such names; see --first")
+
+
+@keys.command()
+def revoke(
+    key: Annotated[str, typer.Argument(help="A keyid (8 digits or more), a .pub file or a name.")],
+) -> None:
+    """Revoke a key: nothing that needs its signature loads any more."""
+    config = configuration.load()
+    public = _known_key(config, key)
+    keyrings.change(config.keyring_file, lambda ring: ring.revoke(public, clock.now()))
+    output.line(f"revoked {public.keyid}  ({config.keyring_file})")
+
+
+@keys.command("list")
+def list_keys(json: JsonOption = False) -> None:
+    """List keys and rules in force, in the order in which the rules decide."""
+    config = configuration.load()
+    ring = keyrings.in_force(config.keyring_file)
+    shipped = keyrings.shipped()
+    if json:
+        output.document(_as_json(ring))
+        return
+    output.table(
+        "Keys",
+        ["keyid", "comment", "expires", "revoked"],
+        [
+            [
+                keyid[:16],
+                entry.comment or ("shipped" if keyid in shipped.keys else ""),
+                _shown(entry.expires),
+                _shown(entry.revoked),
+            ]
+            for keyid, entry in ring.keys.items()
+        ],
+    )
+    output.table(
+        "Rules (the first that matches decides)",
+        ["bundles", "signatures needed", "keys"],
+        [_rule_row(rule) for rule in ring.rules],
+    )
+
+
+def _rule_row(rule: Rule) -> list[str]:
+    if not rule.keys:
+        return [rule.pattern, "refused", ""]
+    return [
+        rule.pattern,
+        f"{rule.threshold} of {len(rule.keys)}",
+        " ".join(keyid[:16] for keyid in rule.keys),
+    ]
+
+
+def _as_json(ring: Keyring) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "keys": [
+            {
+                "keyid": keyid,
+                "comment": entry.comment,
+                "expires": entry.expires.isoformat() if entry.expires else None,
+                "revoked": entry.revoked.isoformat() if entry.revoked else None,
+            }
+            for keyid, entry in ring.keys.items()
+        ],
+        "rules": [
+            {"bundles": rule.pattern, "keys": list(rule.keys), "threshold": rule.threshold}
+            for rule in ring.rules
+        ],
+    }
+
+
+def _shown(moment: datetime | None) -> str:
+    return moment.date().isoformat() if moment else ""
+
+
+def _date(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"--expires takes a date such as 2027-12-31, not {text!r}") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _hiding_rule(ring: Keyring, pattern: str) -> str | None:
+    """Returns an earlier rule that matches whatever this pattern matches, if one is seen."""
+    from edge_signing.patterns import matches
+
+    for rule in ring.rules:
+        if rule.pattern == pattern:
+            return None
+        if matches(rule.pattern, pattern):
+            return rule.pattern
+    return None
+
+
+def _known_key(config: configuration.AgentConfig, key: str) -> PublicKey:
+    """Finds a key by its keyid among those in force, or in a file."""
+    if Path(key).is_file() or key_files.public_path(config, key).is_file():
+        return key_files.public_key(config, key)
+    ring = keyrings.in_force(config.keyring_file)
+    return ring.keys[ring.find(key.lower())].public_key

@@ -1,0 +1,98 @@
+"""Entry point of the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+# Noun, and the file that has it; `infer` and `doctor` are commands, the others groups of them.
+NOUNS: Final = {
+    "infer": "edge_agent.cli.infer",
+    "bundle": "edge_agent.cli.bundle",
+    "keys": "edge_agent.cli.keys",
+    "models": "edge_agent.cli.models",
+    "doctor": "edge_agent.cli.doctor",
+}
+
+
+def main() -> None:
+    """Runs the command line and exits with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Callable[..., None] | None = getattr(stream, "reconfigure", None)
+        if reconfigure:  # file names needn't be UTF-8, and neither need the terminal be
+            reconfigure(errors="backslashreplace")
+    sys.exit(_guarded(sys.argv[1:]))
+
+
+def _guarded(arguments: Sequence[str]) -> int:
+    """Runs a command; what a user can cause ends in a sentence, never in a traceback."""
+    from edge_agent.cli import failures
+
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return failures.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone; nothing must be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failures.OTHER
+    except failures.expected() as error:
+        return failures.report(error, as_json_document="--json" in arguments)
+    return code
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code."""
+    if arguments[:1] == ["infer"] and "_EDGE_AGENT_COMPLETE" not in os.environ:
+        from edge_agent.cli.infer_options import read_plainly
+
+        options = read_plainly(arguments[1:])
+        if options is not None:
+            from edge_agent.cli.infer_run import run as infer
+
+            return infer(options)
+    return _typer(arguments)
+
+
+def _typer(arguments: Sequence[str]) -> int:
+    import typer
+
+    command = typer.main.get_command(application(arguments))
+    try:
+        command.main(list(arguments), prog_name="edge-agent")
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 0
+    return 0
+
+
+def application(arguments: Sequence[str]) -> Any:
+    """Builds the Typer application, importing only the noun that the arguments name."""
+    import typer
+
+    app = typer.Typer(
+        name="edge-agent",
+        help="Runs only signed model bundles: verify, pre-process, INT8 inference.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    named = arguments[0] if arguments and arguments[0] in NOUNS else None
+    for noun, file in NOUNS.items():
+        if named in (None, noun):
+            part = getattr(import_module(file), noun)
+            if isinstance(part, typer.Typer):
+                app.add_typer(part, name=noun)
+            else:
+                app.command(noun)(part)
+    _add_version(app)
+    return app
+
+
+def _add_version(app: Any) -> None:
+    """Adds --version; the callback also keeps a lone command a subcommand."""
+    from edge_agent.cli.version import version_option
+
+    app.callback()(version_option)

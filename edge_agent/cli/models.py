@@ -1,0 +1,101 @@
+"""`edge-agent models`: the store of installed bundles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from edge_agent import config as configuration
+from edge_agent.app import Agent
+from edge_agent.cli import output
+
+SCHEMA: Final = "edge-agent/models/v1"
+
+models = typer.Typer(help="List, install and remove bundles.", no_args_is_help=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
+
+
+@models.command("list")
+def list_models(json: JsonOption = False) -> None:
+    """List installed bundles; the active version is the one that the bare name means."""
+    installed = Agent(configuration.load(), output.notice).store.list()
+    if json:
+        output.document(
+            {
+                "schema": SCHEMA,
+                "models": [
+                    {
+                        "name": name,
+                        "version": one.version,
+                        "digest": one.digest,
+                        "active": one.digest == installs.active,
+                        "installed_at": one.installed_at,
+                        "size_bytes": one.size_bytes,
+                    }
+                    for name, installs in installed.items()
+                    for one in installs.bundles
+                ],
+            }
+        )
+        return
+    if not installed:
+        output.line("nothing is installed; edge-agent models install BUNDLE")
+        return
+    output.table(
+        "Installed models",
+        ["name", "version", "active", "digest", "size", "installed"],
+        [
+            [
+                name,
+                one.version,
+                "yes" if one.digest == installs.active else "",
+                one.digest[:23],
+                f"{one.size_bytes / 2**20:.1f} MiB",
+                one.installed_at[:16],
+            ]
+            for name, installs in installed.items()
+            for one in installs.bundles
+        ],
+    )
+
+
+@models.command()
+def install(
+    bundle: Annotated[Path, typer.Argument(help="A bundle: its folder, or a .tar of its layout.")],
+    json: JsonOption = False,
+) -> None:
+    """Verify a bundle, copy it into the store, try its golden input, and make it active."""
+    agent = Agent(configuration.load(), output.notice)
+    with output.progress(f"verifying {bundle}") as progress:
+        installed, fresh = agent.install(bundle, progress)
+    ref = installed.ref
+    if json:
+        output.document(
+            {
+                "schema": SCHEMA,
+                "name": ref.name,
+                "version": ref.version,
+                "digest": ref.digest,
+                "fresh": fresh,
+            }
+        )
+        return
+    how = "installed" if fresh else "was installed already; active now:"
+    output.line(f"{how} {ref.name} {ref.version}  {ref.digest}")
+
+
+@models.command()
+def remove(
+    model: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="What to remove.")],
+    json: JsonOption = False,
+) -> None:
+    """Remove an installed bundle, or one version of it."""
+    gone = Agent(configuration.load(), output.notice).store.remove(model)
+    if json:
+        output.document({"schema": SCHEMA, "removed": [one.digest for one in gone]})
+        return
+    for one in gone:
+        output.line(f"removed {model.partition('@')[0]} {one.version}  {one.digest}")

@@ -1,0 +1,91 @@
+"""The agent's error tree, whole: leaves are named for what the caller does next.
+
+Only the command line knows exit codes and only the server knows HTTP statuses; an error here
+carries facts (what, where, which limit) and one hint that says what to do.
+"""
+
+
+class AgentError(Exception):
+    """Base of every error that the agent raises on purpose.
+
+    Attributes:
+        message: What went wrong, one sentence without a trailing full stop.
+        path: The file or place that it is about, where there is one.
+        hint: What to do next, where that is known.
+    """
+
+    def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(AgentError):
+    """The agent's own configuration, or an option on the command line, can't be used."""
+
+
+class BadInputError(AgentError):
+    """What was handed in is at fault; the same request will fail again."""
+
+
+class ImageError(BadInputError):
+    """An image can't be decoded, is damaged, or is larger than the limits allow."""
+
+
+class TensorError(BadInputError):
+    """An input tensor is missing, unreadable, or not of the declared shape, dtype or range."""
+
+
+class DescriptionError(BadInputError):
+    """A model.yaml breaks a rule; ``line`` says where.
+
+    Attributes:
+        line: 1-based line in the file, where it is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int | None = None,
+        path: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, hint=hint)
+        self.line = line
+
+    def __str__(self) -> str:
+        place = self.path or "model.yaml"
+        return f"{place}:{self.line}: {self.message}" if self.line else f"{place}: {self.message}"
+
+
+class ModelFileError(BadInputError):
+    """An engine refuses the model file, or it isn't what model.yaml says it is."""
+
+
+class MismatchError(AgentError):
+    """A signed statement and the files that it covers contradict each other: not trusted."""
+
+
+class UnavailableError(AgentError):
+    """Nothing here can answer now: the model or every engine for it is missing."""
+
+
+class ModelNotFoundError(UnavailableError):
+    """No installed bundle and no path of that name."""
+
+
+class EngineUnavailableError(UnavailableError):
+    """The engine is not installed here, or does not load."""
+
+
+class GoldenMismatchError(UnavailableError):
+    """An engine answered the bundle's own golden input wrongly on this machine."""
+
+
+class StoreError(AgentError):
+    """The store of installed bundles can't be read or written."""

@@ -1,0 +1,70 @@
+"""Scores to labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from edge_agent.errors import DescriptionError, ModelFileError
+from edge_agent.types import ScoredLabel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edge_agent.description import Classification
+    from edge_agent.types import Scores, Tensor
+
+MAX_LABELS_BYTES: Final = 4 * 1024 * 1024
+
+
+def parse_labels(data: bytes, path: str) -> tuple[str, ...]:
+    """Parses a labels file: a JSON array of at least one string, in the order of the scores.
+
+    Raises:
+        DescriptionError: It is anything else.
+    """
+    try:
+        labels = tuple(msgspec.json.decode(data, type=list[str]))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DescriptionError(f"is not a JSON array of strings: {error}", path=path) from error
+    if not labels:
+        raise DescriptionError("has no labels", path=path)
+    return labels
+
+
+def rank(
+    output: Tensor, rule: Classification, labels: Sequence[str], top_k: int
+) -> tuple[ScoredLabel, ...]:
+    """Turns one output into the best classes, best first; equal scores keep the class order.
+
+    Args:
+        output: Shape [classes] or [1, classes], any numeric dtype.
+        rule: The activation.
+        labels: One a class.
+        top_k: How many to return; more than there are means all.
+
+    Raises:
+        ModelFileError: The output doesn't have one finite number a label.
+    """
+    if output.shape[-1:] != (len(labels),) or output.size != len(labels):
+        raise ModelFileError(
+            f"the output {rule.output!r} has the shape {list(output.shape)}, {rule.labels} has "
+            f"{len(labels)} labels"
+        )
+    values = np.asarray(output, dtype=np.float64).reshape(-1)
+    if not np.isfinite(values).all():
+        raise ModelFileError(f"the output {rule.output!r} holds values that are not finite numbers")
+    scores = _activate(values, rule.activation)
+    best = np.argsort(-scores, kind="stable")[:top_k]
+    return tuple(ScoredLabel(int(i), labels[int(i)], float(scores[i])) for i in best)
+
+
+def _activate(values: Scores, activation: str) -> Scores:
+    if activation == "softmax":
+        powers = np.exp(values - values.max())
+        return np.asarray(powers / powers.sum())
+    if activation == "sigmoid":
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(values, -700, 700))))
+    return values

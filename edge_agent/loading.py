@@ -1,0 +1,200 @@
+"""From a trusted bundle to a model that answers: choose an engine, hand it verified bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from edge_agent import golden
+from edge_agent.engine_choice import BUDGET_MS, Measurement, Probe, fastest, measure
+from edge_agent.errors import EngineUnavailableError
+from edge_agent.pipeline import Pipeline
+from edge_agent.runtime import Later, LoadedModel
+from edge_agent.types import Request
+
+if TYPE_CHECKING:
+    from edge_agent.backends.base import Backend, Session
+    from edge_agent.bundles import Bundle
+    from edge_agent.description import EngineFile
+    from edge_agent.engine_choice import ChoiceMemory
+    from edge_agent.images import ImageLimits
+    from edge_agent.types import Tensor
+    from edge_profiles.detect import Machine
+
+Notify = Callable[[str], None]
+
+
+class ModelLoader(Struct, frozen=True):
+    """Loads bundles on this machine.
+
+    Attributes:
+        backends: The engines, by name.
+        memory: What was measured before.
+        machine: What it was measured on.
+        limits: The largest images that are taken.
+        threads: Threads of an engine.
+        notify: Told, in a sentence, of what takes time or could not be kept.
+    """
+
+    backends: Mapping[str, Backend]
+    memory: ChoiceMemory
+    machine: Machine
+    limits: ImageLimits
+    threads: int
+    notify: Notify
+
+    def load(self, bundle: Bundle, engine: str) -> LoadedModel:
+        """Loads a bundle.
+
+        Args:
+            bundle: A trusted one.
+            engine: ``auto``, or the engine that must run it.
+
+        Raises:
+            EngineUnavailableError: The bundle has nothing for the engine, or no engine that is
+                installed here can run it.
+            ModelFileError: The engine refuses the file. The session is made in a thread, so
+                this may come from the model's first run instead.
+        """
+        if engine != "auto":
+            return self._start(bundle, self._part(bundle, engine))
+        remembered = self._recall(bundle)
+        if remembered is not None:
+            return self._start(bundle, self._part(bundle, remembered))
+        usable = self._usable(bundle)
+        if len(usable) == 1:
+            return self._start(bundle, usable[0])
+        return self._choose(bundle, usable)
+
+    def measure(
+        self, bundle: Bundle, parts: list[EngineFile], sessions: dict[str, Session]
+    ) -> list[Measurement]:
+        """Runs the bundle's probe on each engine, at most 300 ms in all beside the loading.
+
+        Args:
+            bundle: A trusted one.
+            parts: The engines to try.
+            sessions: Filled with the sessions that were made.
+        """
+        pipeline = self._pipeline(bundle)
+        return [
+            measure(
+                part.engine,
+                lambda part=part: self._probe(bundle, part, pipeline, sessions),  # type: ignore[misc]
+                BUDGET_MS / len(parts),
+            )
+            for part in parts
+        ]
+
+    def usable_engines(self, bundle: Bundle) -> list[EngineFile]:
+        """Returns the bundle's engines that this machine has, in the publisher's order."""
+        return [p for p in bundle.description.engines if self.backends[p.engine].status().available]
+
+    def _choose(self, bundle: Bundle, parts: list[EngineFile]) -> LoadedModel:
+        if _has_no_probe(bundle):
+            self.notify(
+                f"{bundle.ref.name} has open axes and no golden input, so engines can't be "
+                f"compared: using {parts[0].engine}"
+            )
+            return self._start(bundle, parts[0])
+        self.notify(f"measuring the engines for {bundle.ref.name}, once on this machine")
+        sessions: dict[str, Session] = {}
+        measured = self.measure(bundle, parts, sessions)
+        chosen = fastest(measured)
+        self.notify("; ".join(_told(one) for one in measured) + f": using {chosen}")
+        self._remember(bundle, chosen, measured)
+        session = sessions[chosen]
+        return LoadedModel(
+            bundle, self._part(bundle, chosen), self._pipeline(bundle), Later(lambda: session)
+        )
+
+    def _start(self, bundle: Bundle, part: EngineFile) -> LoadedModel:
+        """Begins to make the session; meanwhile the caller prepares its first input."""
+        status = self.backends[part.engine].status()
+        if status.problem:
+            raise EngineUnavailableError(status.problem, hint=status.hint)
+        session = Later(lambda: self._session(bundle, part))
+        return LoadedModel(bundle, part, self._pipeline(bundle), session)
+
+    def _session(self, bundle: Bundle, part: EngineFile) -> Session:
+        backend = self.backends[part.engine]
+        return backend.load(bundle.model_file(part), bundle.description, part, self.threads)
+
+    def _pipeline(self, bundle: Bundle) -> Pipeline:
+        return Pipeline(bundle.description, bundle.labels(), self.limits)
+
+    def _probe(
+        self,
+        bundle: Bundle,
+        part: EngineFile,
+        pipeline: Pipeline,
+        sessions: dict[str, Session],
+    ) -> Probe:
+        session = sessions[part.engine] = self._session(bundle, part)
+        request = golden.request(bundle) or _blank_request(bundle)
+        inputs = pipeline.prepare(request, part.layout)
+
+        def wrong(outputs: Mapping[str, Tensor]) -> str | None:
+            return golden.difference(bundle, pipeline.answer(outputs, 1), outputs)
+
+        return Probe(lambda: session.run(inputs), wrong)
+
+    def _part(self, bundle: Bundle, engine: str) -> EngineFile:
+        part = bundle.description.engine(engine)
+        if part is None:
+            there = ", ".join(one.engine for one in bundle.description.engines)
+            raise EngineUnavailableError(
+                f"{bundle.ref.name} has no file for the engine {engine}; it has one for {there}"
+            )
+        return part
+
+    def _usable(self, bundle: Bundle) -> list[EngineFile]:
+        usable = self.usable_engines(bundle)
+        if usable:
+            return usable
+        statuses = [self.backends[part.engine].status() for part in bundle.description.engines]
+        raise EngineUnavailableError(
+            "; ".join(str(status.problem) for status in statuses), hint=statuses[0].hint
+        )
+
+    def _fingerprint(self) -> str:
+        stamps = [f"{name}={backend.stamp()}" for name, backend in self.backends.items()]
+        return self.machine.fingerprint(f"threads={self.threads}", *stamps)
+
+    def _recall(self, bundle: Bundle) -> str | None:
+        engine = self.memory.recall(bundle.ref.digest, self._fingerprint())
+        if engine is None or bundle.description.engine(engine) is None:
+            return None
+        return engine if self.backends[engine].status().available else None
+
+    def _remember(self, bundle: Bundle, engine: str, measured: list[Measurement]) -> None:
+        times = {one.engine: one.run_ms for one in measured if one.run_ms is not None}
+        try:
+            self.memory.remember(bundle.ref.digest, self._fingerprint(), engine, times)
+        except OSError as error:
+            self.notify(f"the choice can't be kept, so it is measured again next time: {error}")
+
+
+def _told(one: Measurement) -> str:
+    if one.run_ms is None:
+        return f"{one.engine}: {one.problem}"
+    return f"{one.engine} {one.run_ms:.1f} ms"
+
+
+def _has_no_probe(bundle: Bundle) -> bool:
+    open_axes = any(isinstance(a, str) for spec in bundle.description.inputs for a in spec.shape)
+    return bundle.description.golden is None and open_axes
+
+
+def _blank_request(bundle: Bundle) -> Request:
+    """Inputs of the right form where there is no golden one: good for timing only."""
+    import numpy as np
+
+    blanks = {}
+    for spec in bundle.description.inputs:
+        shape = tuple(axis if isinstance(axis, int) else 1 for axis in spec.shape)
+        value = sum(spec.range) / 2 if spec.range else 0
+        blanks[spec.name] = np.full(shape, value, dtype=spec.dtype)
+    return Request(bundle.ref.name, "blank input", tensors=blanks)

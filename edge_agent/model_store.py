@@ -1,0 +1,295 @@
+"""Installed bundles: immutable, named by their digest, one of each name active.
+
+Layout below the state folder (0700)::
+
+    bundles/<hex digest>/…    the bundle's files, 0600
+    models.json               which digests of which names are installed, which one is active
+    incoming/                 installs under way; swept by the next install
+    lock                      held by whoever changes anything
+
+Every step is durable before the next begins, and the one that counts is a single rename of
+``models.json``: a crash leaves the old state or the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from edge_agent.errors import ModelNotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from edge_agent.bundles import Bundle
+
+_LOCK_TIMEOUT_S: Final = 10.0
+_SPARE_BYTES: Final = 16 * 1024**2
+_MAX_INDEX_BYTES: Final = 4 * 1024**2
+
+
+_Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}(?!\n)$")]
+
+
+class Installed(Struct, frozen=True, forbid_unknown_fields=True):
+    """One installed bundle.
+
+    Attributes:
+        digest: ``sha256:…``.
+        version: Semantic version in its model.yaml.
+        installed_at: UTC, ISO 8601.
+        size_bytes: Of all its files.
+    """
+
+    digest: _Digest
+    version: str
+    installed_at: str
+    size_bytes: int
+
+
+class Installs(Struct, frozen=True, forbid_unknown_fields=True):
+    """All installed bundles of one name, oldest first.
+
+    Attributes:
+        active: Digest of the one that the bare name means.
+        bundles: The bundles.
+    """
+
+    active: _Digest
+    bundles: Annotated[tuple[Installed, ...], Meta(min_length=1)]
+
+
+class _Index(Struct, frozen=True, forbid_unknown_fields=True):
+    schema: Literal["edge-agent/models/v1"] = "edge-agent/models/v1"
+    models: dict[str, Installs] = {}
+
+    def __post_init__(self) -> None:
+        for name, installs in self.models.items():
+            if not any(one.digest == installs.active for one in installs.bundles):
+                raise ValueError(f"the active bundle of {name!r} isn't among its bundles")
+
+
+class ModelStore:
+    """The store below one state folder."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._root = state_dir
+        self._bundles = state_dir / "bundles"
+        self._incoming = state_dir / "incoming"
+        self._index_file = state_dir / "models.json"
+
+    def list(self) -> dict[str, Installs]:
+        """Returns what is installed, by name.
+
+        Raises:
+            StoreError: The index can't be read.
+        """
+        return dict(sorted(self._index().models.items()))
+
+    def find(self, reference: str) -> Path | None:
+        """Returns the folder of ``NAME`` (the active one) or ``NAME@VERSION``, if installed."""
+        name, _, version = reference.partition("@")
+        installs = self._index().models.get(name)
+        if installs is None:
+            return None
+        for one in reversed(installs.bundles):
+            if one.version == version or (not version and one.digest == installs.active):
+                return self._folder(one.digest)
+        return None
+
+    def install(self, bundle: Bundle, when: str, check: Callable[[Path], None]) -> bool:
+        """Copies a bundle in and makes it the active one of its name.
+
+        Args:
+            bundle: Verified for installing; hashed again as it is copied.
+            when: The time, UTC, ISO 8601.
+            check: Looks at the copy before it counts; what it raises calls the install off.
+
+        Returns:
+            False where these very bytes were installed already, undamaged; they are active now.
+
+        Raises:
+            StoreError: No space, no permission, or somebody else holds the lock.
+            edge_signing.errors.BundleChanged: A file changed since it was verified.
+        """
+        size = sum(bundle.verified.size(name) for name in bundle.verified.names())
+        with self._locked():
+            folder = self._folder(bundle.ref.digest)
+            fresh = not _is_intact(folder, check)
+            if fresh:
+                self._copy(bundle, size, folder, check)
+            entry = Installed(bundle.ref.digest, bundle.ref.version, when, size)
+            self._activate(bundle.ref.name, entry)
+            return fresh
+
+    def remove(self, reference: str) -> tuple[Installed, ...]:
+        """Removes ``NAME`` with all its versions, or ``NAME@VERSION``.
+
+        When the active version goes, the most recently installed of the others becomes active.
+
+        Returns:
+            What was removed.
+
+        Raises:
+            ModelNotFoundError: It isn't installed.
+            StoreError: The store can't be changed.
+        """
+        name, _, version = reference.partition("@")
+        with self._locked():
+            index = self._index()
+            installs = index.models.get(name)
+            bundles = installs.bundles if installs else ()
+            gone = tuple(b for b in bundles if not version or b.version == version)
+            if not installs or not gone:
+                raise ModelNotFoundError(
+                    f"{reference} is not installed", hint="edge-agent models list"
+                )
+            left = tuple(b for b in bundles if b not in gone)
+            models = {key: value for key, value in index.models.items() if key != name}
+            if left:
+                kept = any(b.digest == installs.active for b in left)
+                models[name] = Installs(installs.active if kept else left[-1].digest, left)
+            self._write(_Index(models=models))
+            self._sweep(models)
+        return gone
+
+    def _folder(self, digest: str) -> Path:
+        return self._bundles / digest.removeprefix("sha256:")
+
+    def _copy(self, bundle: Bundle, size: int, folder: Path, check: Callable[[Path], None]) -> None:
+        from edge_signing.durable import fsync_directory
+
+        free = shutil.disk_usage(self._root).free
+        if free < size + _SPARE_BYTES:
+            raise StoreError(
+                f"needs {(size + _SPARE_BYTES) >> 20} MiB, {free >> 20} MiB are free",
+                path=str(self._root),
+                hint="edge-agent models remove NAME gives space back",
+            )
+        staging = self._incoming / f"{os.getpid()}-{folder.name[:16]}"
+        staging.mkdir(mode=0o700, parents=True)
+        try:
+            bundle.verified.copy_to(staging)
+            check(staging)
+            self._bundles.mkdir(mode=0o700, exist_ok=True)
+            _discard(folder)  # a damaged copy: it was refused at every load
+            staging.rename(folder)
+            fsync_directory(self._bundles)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    def _activate(self, name: str, entry: Installed) -> None:
+        index = self._index()
+        before = index.models.get(name)
+        bundles = before.bundles if before else ()
+        others = tuple(b for b in bundles if b.digest != entry.digest)
+        models = {**index.models, name: Installs(entry.digest, (*others, entry))}
+        self._write(_Index(models=models))
+
+    def _sweep(self, models: dict[str, Installs]) -> None:
+        """Removes what no entry names: remains of a crash, and what was just removed."""
+        named = {self._folder(b.digest).name for m in models.values() for b in m.bundles}
+        _discard(self._incoming)
+        for unfinished in self._root.glob(f".{self._index_file.name}.*.tmp"):
+            _discard(unfinished)
+        if self._bundles.is_dir():
+            for folder in self._bundles.iterdir():
+                if folder.name not in named:
+                    _discard(folder)
+
+    def _index(self) -> _Index:
+        try:
+            with open(self._index_file, "rb") as stream:
+                data = stream.read(_MAX_INDEX_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return _Index()
+        except OSError as error:
+            raise StoreError(
+                f"can't be read: {error.strerror}", path=str(self._index_file)
+            ) from error
+        try:
+            if len(data) > _MAX_INDEX_BYTES:
+                raise msgspec.ValidationError(f"more than {_MAX_INDEX_BYTES} bytes")
+            return msgspec.json.decode(data, type=_Index)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"is damaged: {error}",
+                path=str(self._index_file),
+                hint="move the file away and install the models again",
+            ) from error
+
+    def _write(self, index: _Index) -> None:
+        from edge_signing.durable import write_durably
+
+        data = msgspec.json.format(msgspec.json.encode(index), indent=1)
+        write_durably(self._index_file, data, 0o600)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Holds the store's lock, and turns failures of the disk into a `StoreError`."""
+        try:
+            _make_durably(self._root)
+            lock = os.open(self._root / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                _wait_for(lock, str(self._root))
+                self._sweep(self._index().models)
+                yield
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise StoreError(
+                f"can't be changed: {error.strerror or error}", path=str(self._root)
+            ) from error
+
+
+def _make_durably(folder: Path) -> None:
+    """Makes a folder that is the agent's alone, and its parents, so that a power cut keeps them."""
+    from edge_signing.durable import fsync_directory
+
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for made in missing:
+        fsync_directory(made.parent)
+
+
+def _discard(path: Path) -> None:
+    """Removes whatever is there; a link is removed, not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_intact(folder: Path, check: Callable[[Path], None]) -> bool:
+    """Whether a bundle is installed and still as it was signed."""
+    from edge_signing.errors import SigningError
+
+    if not folder.exists():
+        return False
+    try:
+        check(folder)
+    except SigningError:
+        return False
+    return True
+
+
+def _wait_for(lock: int, path: str) -> None:
+    deadline = monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if monotonic() > deadline:
+                raise StoreError(
+                    f"somebody else has been changing the store for {_LOCK_TIMEOUT_S:.0f} s",
+                    path=path,
+                ) from error
+            sleep(0.05)

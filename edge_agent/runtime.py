@@ -1,0 +1,118 @@
+"""The one verb: a request goes in, a result comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from time import perf_counter
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from edge_agent.types import Result
+
+if TYPE_CHECKING:
+    from edge_agent.backends.base import Session
+    from edge_agent.bundles import Bundle
+    from edge_agent.description import EngineFile
+    from edge_agent.pipeline import Pipeline
+    from edge_agent.types import Request
+
+T = TypeVar("T")
+
+
+class Later(Generic[T]):
+    """Work that starts now in a thread and is awaited by whoever needs it first.
+
+    Making a session leaves the interpreter free for most of its time, so an image is decoded
+    meanwhile.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="edge-agent-load")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - raised again in `result`
+            self._error = error
+
+    def result(self) -> T:
+        """Waits for the work and returns its value, or raises what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+
+class LoadedModel:
+    """A trusted bundle with a session on one engine.
+
+    Attributes:
+        bundle: What it was loaded from.
+        engine: ``onnx`` or ``tflite``.
+    """
+
+    def __init__(
+        self, bundle: Bundle, part: EngineFile, pipeline: Pipeline, session: Later[Session]
+    ) -> None:
+        self.bundle = bundle
+        self.engine = part.engine
+        self._layout = part.layout
+        self._pipeline = pipeline
+        self._session = session
+
+    def run(self, request: Request) -> Result:
+        """Prepares, infers, answers.
+
+        Raises:
+            BadInputError: The request is at fault.
+            UnavailableError: The engine doesn't load.
+        """
+        started = perf_counter()
+        inputs = self._pipeline.prepare(request, self._layout)
+        prepared = perf_counter()
+        session = self._session.result()
+        ready = perf_counter()
+        outputs = session.run(inputs)
+        inferred = perf_counter()
+        labels = self._pipeline.answer(outputs, request.top_k)
+        floor = self.bundle.description.contract.min_confidence
+        return Result(
+            source=request.source,
+            model=self.bundle.ref,
+            engine=self.engine,
+            labels=labels,
+            outputs={} if labels else outputs,
+            confident=not labels or floor is None or labels[0].score >= floor,
+            timings_ms={
+                "prepare": (prepared - started) * 1e3,
+                "infer": (inferred - ready) * 1e3,
+                "answer": (perf_counter() - inferred) * 1e3,
+            },
+        )
+
+
+class Runtime:
+    """Answers requests for any model; each is loaded when it is first asked for.
+
+    Args:
+        load: Makes a trusted, loaded model of a reference.
+    """
+
+    def __init__(self, load: Callable[[str], LoadedModel]) -> None:
+        self._load = load
+        self._models: dict[str, LoadedModel] = {}
+
+    def infer(self, request: Request) -> Result:
+        """Answers one request.
+
+        Raises:
+            AgentError: It can't be answered; the type says what to do.
+            edge_signing.errors.SigningError: The model can't be trusted.
+        """
+        if request.model not in self._models:
+            self._models[request.model] = self._load(request.model)
+        return self._models[request.model].run(request)

@@ -1,0 +1,197 @@
+"""From one's own model to an answer from a signed bundle: quickly, then with one's own key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT, Run, colour_model
+
+DEMO = ROOT / "edge_agent" / "demo" / "bundle"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "Colour Net.onnx").write_bytes(colour_model())
+    (tmp_path / "labels.txt").write_text("red\ngreen\nblue\n")
+    return tmp_path / "Colour Net.onnx"
+
+
+def test_quick_bundle_answers(run: Run, model: Path, photos: Path) -> None:
+    made = run("bundle", "quick", model, "--labels", "labels.txt", "--preset", "zero-one")
+    assert made.code == 0, made.err
+    assert "assumed: NCHW images of 8x8, RGB" in made.out
+    assert "logits, so softmax follows" in made.out
+    answer = run("infer", photos / "coffee.png", "--model", "./Colour Net.bundle", "--json").json()
+    assert answer["model"]["name"] == "local/colour-net"
+    assert answer["labels"][0]["label"] == "red"
+    assert run("bundle", "quick", model, "--labels", "labels.txt").code == 4  # exists already
+
+
+def test_the_demo_model_made_anew_gives_the_same_answer(run: Run, photos: Path) -> None:
+    weights = DEMO / "weights" / "efficientnet-lite0-u8s8.onnx"
+    made = run(
+        "bundle", "quick", weights, "--labels", DEMO / "labels.json", "--out", "mine", "--json",
+        "--preset", "efficientnet-lite", "--golden", photos / "coffee.png",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    mine, demo = (
+        run("infer", photos / "chelsea.png", "--json", "--engine", "onnx", *more).json()["labels"]
+        for more in (["--model", "./mine"], [])
+    )
+    assert mine == demo
+    checked = run("bundle", "verify", "./mine", "--json").json()
+    assert checked["golden"] == [{"engine": "onnx", "ok": True, "problem": None}]
+
+
+def test_probabilities_get_no_second_softmax(run: Run, tmp_path: Path, photos: Path) -> None:
+    from onnx import helper, load_model_from_string
+
+    logits = load_model_from_string(colour_model())
+    logits.graph.node.append(helper.make_node("Softmax", ["scores"], ["p"], axis=1))
+    logits.graph.output[0].name = "p"
+    (tmp_path / "p.onnx").write_bytes(logits.SerializeToString())
+    (tmp_path / "l.json").write_text('["r", "g", "b"]')
+    made = run("bundle", "quick", "p.onnx", "--labels", "l.json")
+    assert "holds probabilities" in made.out
+
+
+def test_own_key_from_making_to_running_elsewhere(
+    run: Run, model: Path, tmp_path: Path, photos: Path
+) -> None:
+    assert run("keys", "generate", "acme").code == 0
+    made = run(
+        "bundle", "quick", model, "--labels", "labels.txt", "--name", "acme/colour",
+        "--key", "acme", "--out", "b",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    assert run("bundle", "verify", "./b").code == 3  # nobody trusts the key yet
+    assert run("keys", "trust", "acme", "--for", "acme/*").code == 0
+    assert run("bundle", "verify", "./b").code == 0
+
+    # Another machine: only the bundle and the public half.
+    there = {"EDGE_AGENT_CONFIG_DIR": str(tmp_path / "there")}
+    (tmp_path / "acme.pub").write_bytes((tmp_path / "config/keys/acme.pub").read_bytes())
+    assert run("bundle", "pack", "b", "b.tar").code == 0
+    assert run("infer", photos / "coffee.png", "--model", "b.tar", **there).code == 3
+    assert run("keys", "trust", "./acme.pub", "--for", "acme/*", **there).code == 0
+    installed = run("models", "install", "b.tar", "--json", **there).json()
+    assert (installed["name"], installed["fresh"]) == ("acme/colour", True)
+    assert run("models", "install", "b.tar", "--json", **there).json()["fresh"] is False
+    assert run("infer", photos / "coffee.png", "--model", "acme/colour", **there).code == 0
+    listed = run("models", "list", "--json", **there).json()["models"]
+    assert [(one["name"], one["active"]) for one in listed] == [("acme/colour", True)]
+    assert run("models", "remove", "acme/colour", **there).code == 0
+    assert run("infer", photos / "coffee.png", "--model", "acme/colour", **there).code == 5
+
+
+def test_changed_bundle_is_signed_again(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run("bundle", "quick", model, "--labels", "labels.txt", "--out", "b").code == 0
+    (tmp_path / "b/labels.json").write_text('["rouge", "vert", "bleu"]')
+    assert run("bundle", "verify", "./b").code == 3
+    refused = run("bundle", "sign", "b", "--key", "dev")
+    assert (refused.code, "replace" in refused.err) == (3, True)
+    assert run("bundle", "sign", "b", "--key", "dev", "--replace").code == 0
+    assert run("bundle", "verify", "./b").code == 0
+
+
+def test_sealed_key_needs_its_passphrase(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "right").write_text("correct horse\n")
+    (tmp_path / "wrong").write_text("battery staple\n")
+    assert run("keys", "generate", "vault", "--passphrase-file", "right").code == 0
+    quick = [
+        "bundle",
+        "quick",
+        model,
+        "--labels",
+        "labels.txt",
+        "--name",
+        "acme/v",
+        "--key",
+        "vault",
+    ]
+    assert run(*quick).code == 2  # no terminal to ask on
+    assert run(*quick, "--passphrase-file", "wrong").code == 4
+    assert run(*quick, "--passphrase-file", "right").code == 0
+
+
+def test_key_that_others_can_read_is_refused(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run("keys", "generate", "k").code == 0
+    key = tmp_path / "config/keys/k.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    key.chmod(0o640)
+    refused = run("bundle", "sign", DEMO, "--key", "k")
+    assert refused.code == 4
+    assert "chmod" in refused.err
+    assert run("keys", "generate", "k").code == 4  # never overwritten
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere.onnx", "--labels", "labels.txt"], 4, "can't be read"),
+        (["labels.txt", "--labels", "labels.txt"], 3, "damaged"),
+        (["Colour Net.onnx", "--labels", "two.txt"], 4, "2 labels"),
+        (["Colour Net.onnx", "--labels", "labels.txt", "--name", "acme/x"], 4, "--key"),
+        (["Colour Net.onnx", "--labels", "labels.txt", "--name", "Local/X"], 4, "Local/X"),
+        (["Colour Net.onnx", "--labels", "labels.txt", "--version", "1"], 4, "version"),
+        (["Colour Net.onnx", "--labels", "labels.txt", "--layout", "NHWC"], 4, "NHWC"),
+        (["Colour Net.onnx", "--labels", "labels.txt", "--golden", "two.txt"], 4, "image"),
+    ],
+)
+def test_what_can_be_wrong_with_a_quick_bundle(
+    arguments: list[str], code: int, said: str, run: Run, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "two.txt").write_text("a\nb\n")
+    outcome = run("bundle", "quick", *arguments)
+    assert (outcome.code, said in outcome.err) == (code, True), outcome.err
+    assert not list(tmp_path.glob("*.bundle"))
+    assert not list(tmp_path.glob(".*.bundle*"))
+
+
+def test_rules_and_keys(run: Run) -> None:
+    for name in ("a", "b"):
+        assert run("keys", "generate", name).code == 0
+    assert run("keys", "trust", "a", "--for", "acme/*", "--comment", "first").code == 0
+    hidden = run("keys", "trust", "b", "--for", "acme/camera")
+    assert "the earlier rule 'acme/*' decides first" in hidden.err
+    two = ("keys", "trust", "a", "b", "--for", "acme/gate", "--threshold", "2", "--first")
+    assert run(*two, "--expires", "2031-01-31").code == 0
+    listed = run("keys", "list", "--json").json()
+    assert [rule["bundles"] for rule in listed["rules"]] == [
+        "acme/gate", "acme/*", "acme/camera", "demo/efficientnet-lite0",
+    ]  # fmt: skip
+    assert listed["rules"][0]["threshold"] == 2
+    assert {key["expires"] for key in listed["keys"]} == {None, "2031-01-31T00:00:00+00:00"}
+    assert run("keys", "trust", "a", "--for", "x", "--expires", "soon").code == 2
+    assert run("keys", "trust", "a", "--for", "x", "--threshold", "2").code == 2
+    assert run("keys", "trust", "nobody", "--for", "x").code == 4
+    assert run("keys", "revoke", "ffffffffffff").code == 2
+
+
+def test_owner_can_refuse_the_demo(run: Run, photos: Path) -> None:
+    (key,) = run("keys", "list", "--json").json()["keys"]
+    assert run("keys", "revoke", key["keyid"]).code == 0
+    assert run("infer", photos / "coffee.png").code == 3
+
+
+def test_inspect_shows_what_is_not_trusted(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run("bundle", "quick", model, "--labels", "labels.txt", "--out", "b").code == 0
+    (tmp_path / "b/extra").write_text("x")
+    shown = run("bundle", "inspect", "./b", "--json").json()
+    assert (shown["trusted"], shown["digest"]) == (False, None)
+    assert "extra" in shown["reason"]
+    assert shown["model"]["name"] == "local/colour-net"
+    assert "NOT trusted" in run("bundle", "inspect", "./b").out
+
+
+def test_schema_is_json(run: Run) -> None:
+    assert json.loads(run("bundle", "schema").out)["title"] == "edge-agent model.yaml"
+
+
+def test_archive_is_reproducible(run: Run, tmp_path: Path) -> None:
+    for name in ("one.tar", "two.tar"):
+        assert run("bundle", "pack", DEMO, name).code == 0
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()

@@ -1,0 +1,125 @@
+"""What is there is documented, and what is documented is there."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from edge_agent import __released__, __version__, config, errors
+from edge_agent.cli import failures
+from edge_agent.cli.main import application
+from edge_signing import errors as signing_errors
+
+from .conftest import ROOT, Run
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        children = getattr(command, "commands", None)
+        if children is None:
+            yield " ".join(path), command
+        else:
+            for name, child in children.items():
+                yield from walk(child, (*path, name))
+
+    yield from walk(typer.main.get_command(application([])), ())
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()))
+def test_command_is_documented_and_has_help(name: str, command: Any) -> None:
+    assert f"`{name} " in text("docs/CLI.md") or f"`{name}`" in text("docs/CLI.md")
+    assert command.help
+    for parameter in command.params:
+        if parameter.name != "help":
+            assert parameter.help, f"{name}: {parameter.name}"
+
+
+@pytest.mark.parametrize("key", sorted(set(config.AgentConfig.__struct_fields__) - {"config_dir"}))
+def test_configuration_key_is_documented(key: str) -> None:
+    assert f"| `{key}` |" in text("docs/CONFIGURATION.md")
+
+
+def test_environment_is_documented() -> None:
+    used = set(re.findall(r"EDGE_AGENT_[A-Z_]+", text("edge_agent/config.py")))
+    assert used <= set(re.findall(r"EDGE_AGENT_[A-Z_]+", text("docs/CONFIGURATION.md")))
+
+
+def leaves(module: Any, base: type) -> list[type]:
+    found = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, base)]
+    return [one for one in found if one is not base]
+
+
+@pytest.mark.parametrize(
+    "error",
+    leaves(errors, errors.AgentError) + leaves(signing_errors, signing_errors.SigningError),
+)
+def test_error_is_documented_with_its_exit_code(error: type[Exception]) -> None:
+    rows = re.findall(r"^\| (\d) \|.*\| (.*) \|$", text("docs/CLI.md"), re.MULTILINE)
+    documented = {name: int(code) for code, row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert documented[error.__name__] == failures.exit_code(error("x"))
+
+
+def test_release_date_stands_in_the_changelog() -> None:
+    assert f"## {__version__} ({__released__})" in text("CHANGELOG.md")
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def readme_commands() -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", text("README.md"), re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_first_two_commands_run_the_job_and_the_checks() -> None:
+    assert readme_commands()[:2] == ["scripts/edge-agent infer photos/coffee.png", "scripts/check"]
+    assert "\nscripts/check" in text(".ci/run")
+
+
+@pytest.mark.timeout(300)
+def test_every_readme_command_runs(environment: dict[str, str], tmp_path: Path) -> None:
+    """In order, in a folder that looks like the clone; the checks themselves are running now."""
+    for name in ("scripts", "photos", "edge_agent"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for line in readme_commands():
+        if line == "scripts/check" or "python3 -m venv" in line or "~/edge-agent" in line:
+            continue
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        if "coffee" in line and " infer " in f" {shlex.join(shlex.split(line))} ":
+            assert "espresso" in done.stdout
+
+
+def test_install_commands_are_those_of_the_wheel_test() -> None:
+    """`pip install '.[all]'` in a fresh environment is what scripts/smoke-wheel does."""
+    assert "~/edge-agent/bin/pip install '.[all]'" in readme_commands()
+    assert "[all]" in text("scripts/smoke-wheel")
+
+
+def test_help_and_version(run: Run) -> None:
+    assert run("--version").out.split() == ["edge-agent", __version__]
+    for noun in ([], ["infer"], ["bundle"], ["keys"], ["models"], ["doctor"]):
+        assert "Usage" in run(*noun, "--help").out
+
+
+def test_completion_knows_the_commands(run: Run) -> None:
+    words = {"COMP_WORDS": "edge-agent bundle ver", "COMP_CWORD": "2"}
+    outcome = run(_EDGE_AGENT_COMPLETE="complete_bash", **words)
+    assert "verify" in outcome.out

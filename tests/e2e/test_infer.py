@@ -1,0 +1,175 @@
+"""The main job, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import NAME, Publisher, Run
+
+CATS = {"tiger cat", "Egyptian cat", "tabby"}
+
+
+@pytest.mark.parametrize("engine", ["auto", "onnx", "tflite"])
+def test_coffee_is_espresso(engine: str, run: Run, photos: Path) -> None:
+    outcome = run("infer", photos / "coffee.png", "--engine", engine, "--json")
+    answer = outcome.json()
+    best = answer["labels"][0]
+    assert (outcome.code, best["label"], best["index"]) == (0, "espresso", 967)
+    assert best["score"] >= 0.9
+    assert answer["engine"] == engine or (engine == "auto" and answer["engine"] != engine)
+
+
+def test_chelsea_is_a_cat(run: Run, photos: Path) -> None:
+    answer = run("infer", photos / "chelsea.png", "--json", "--engine", "onnx").json()
+    assert answer["labels"][0]["label"] in CATS
+
+
+def test_answer_as_text(run: Run, photos: Path) -> None:
+    outcome = run("infer", photos / "coffee.png", "--top-k", "2", "--engine", "onnx")
+    title, first, *others = outcome.out.splitlines()
+    assert "coffee.png  (demo/efficientnet-lite0 1.0.0, onnx, " in title
+    assert first.split() == ["espresso", "0.949"]
+    assert len(others) == 1
+
+
+def test_shape_of_the_json_answer(run: Run, photos: Path) -> None:
+    answer = run("infer", photos / "coffee.png", "--json", "--engine", "onnx").json()
+    assert answer["schema"] == "edge-agent/infer/v1"
+    assert set(answer) == {
+        "schema", "input", "model", "engine", "labels", "outputs", "confident", "timings_ms",
+    }  # fmt: skip
+    assert set(answer["model"]) == {"name", "version", "digest"}
+    assert set(answer["timings_ms"]) == {"prepare", "infer", "answer"}
+    assert answer["outputs"] == []
+    assert answer["confident"] is True
+    assert len(answer["labels"]) == 5
+
+
+def test_auto_measures_once(run: Run, photos: Path) -> None:
+    first = run("infer", photos / "coffee.png")
+    again = run("infer", photos / "coffee.png")
+    assert "measuring the engines" in first.err
+    assert again.err == ""
+    assert first.out.split(",")[1] == again.out.split(",")[1]
+
+
+def test_auto_answers_where_nothing_can_be_kept(run: Run, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where the folder should be")
+    outcome = run("infer", photos / "coffee.png")
+    assert outcome.code == 0
+    assert "espresso" in outcome.out
+    assert "can't be kept" in outcome.err
+
+
+def test_files_globs_folders_and_standard_input(run: Run, photos: Path, tmp_path: Path) -> None:
+    shutil.copy(photos / "rocket.jpg", tmp_path / "rocket.jpg")
+    (tmp_path / "notes.txt").write_text("not an image")
+    outcome = run(
+        "infer", tmp_path, f"{photos}/c*.png", "-", "--json", "--engine", "onnx",
+        stdin=(photos / "rocket.jpg").read_bytes(),
+    )  # fmt: skip
+    answers = [json.loads(line) for line in outcome.out.splitlines()]
+    assert outcome.code == 0
+    assert [Path(one["input"]).name for one in answers] == [
+        "rocket.jpg", "chelsea.png", "coffee.png", "-",
+    ]  # fmt: skip
+    assert answers[0]["labels"] == answers[3]["labels"]
+
+
+def test_a_bad_image_stops_no_other(run: Run, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes((photos / "coffee.png").read_bytes()[:5000])
+    outcome = run("infer", "bad.png", photos / "coffee.png", "--json", "--engine", "onnx")
+    bad, good = (json.loads(line) for line in outcome.out.splitlines())
+    assert outcome.code == 4
+    assert (bad["error"]["kind"], bad["error"]["exit_code"]) == ("ImageError", 4)
+    assert good["labels"][0]["label"] == "espresso"
+    assert "bad.png" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere.jpg"], 4, "nowhere.jpg: can't be read: No such file"),
+        (["empty"], 4, "folder without images"),
+        (["note.txt"], 4, "not an image"),
+        (["*.jpg"], 4, "*.jpg: can't be read"),
+        ([], 2, "at least one image"),
+        (["x.png", "--engine", "tpu"], 2, "--engine"),
+        (["x.png", "--top-k", "0"], 2, "--top-k"),
+        (["x.png", "--frobnicate"], 2, "--frobnicate"),
+        (["note.txt", "--model", "acme/nowhere"], 5, "no model 'acme/nowhere' is installed"),
+        (["--input", "images=nowhere.npy"], 4, "nowhere.npy"),
+        (["--input", "other=note.txt"], 4, "no input 'other'; it takes images"),
+        (["--input", "images"], 2, "NAME=FILE"),
+    ],
+)
+def test_what_a_user_can_get_wrong(
+    arguments: list[str], code: int, said: str, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "note.txt").write_text("hello")
+    outcome = run("infer", *arguments)
+    assert (outcome.code, said in outcome.err) == (code, True), outcome.err
+
+
+def test_engine_that_is_missing_is_reported(run: Run, photos: Path, tmp_path: Path) -> None:
+    """Without ONNX Runtime auto uses the other engine, and onnx says what to install."""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "onnxruntime.py").write_text("raise ImportError('libfoo.so.1')")
+    blocked = {"PYTHONPATH": str(tmp_path / "hidden")}
+    auto = run("infer", photos / "coffee.png", "--json", **blocked)
+    asked = run("infer", photos / "coffee.png", "--engine", "onnx", **blocked)
+    doctor = run("doctor", "--json", **blocked).json()
+    assert (auto.code, auto.json()["engine"]) == (0, "tflite")
+    assert asked.code == 5
+    assert "libfoo.so.1" in asked.err
+    assert "hint: pip install" in asked.err
+    engines = {one["engine"]: one for one in doctor["engines"]}
+    assert engines["tflite"]["available"]
+    assert "libfoo.so.1" in engines["onnx"]["problem"]
+
+
+def test_tensors_instead_of_an_image(run: Run, photos: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    picture = Image.open(photos / "coffee.png").resize((384, 256), Image.Resampling.BICUBIC)
+    pixels = np.asarray(picture.crop((80, 16, 304, 240)), dtype=np.float32)
+    tensor = ((pixels - 127) / 128).transpose(2, 0, 1)[None]
+    np.save(tmp_path / "x.npy", tensor)
+    np.savez(tmp_path / "x.npz", images=tensor)
+    (tmp_path / "x.json").write_text(json.dumps({"images": tensor.round(4).tolist()}))
+    for engine in ("onnx", "tflite"):
+        for name in ("x.npy", "x.npz", "x.json"):
+            outcome = run("infer", "--input", f"images={name}", "--engine", engine, "--json")
+            assert outcome.json()["labels"][0]["label"] == "espresso"
+
+
+def test_file_names_can_not_steer_the_terminal(run: Run, photos: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "a\x1b[31m\n.png"
+    shutil.copy(photos / "coffee.png", evil)
+    outcome = run("infer", evil, "--engine", "onnx")
+    assert outcome.code == 0
+    assert "\x1b" not in outcome.out
+    missing = run("infer", "no\x1b[31m.png")
+    assert "\x1b" not in missing.err
+
+
+def test_names_that_are_not_utf8(run: Run, photos: Path, tmp_path: Path) -> None:
+    evil = tmp_path / b"caf\xe9.png".decode(errors="surrogateescape")
+    shutil.copy(photos / "coffee.png", evil)
+    assert run("infer", tmp_path, "--engine", "onnx").code == 0
+    assert run("infer", tmp_path, "--engine", "onnx", "--json").code == 0
+
+
+def test_installed_model_by_name_and_version(publisher: Publisher, run: Run) -> None:
+    green = publisher.bundle / "golden/green.png"
+    assert run("models", "install", publisher.bundle).code == 0
+    for reference in (NAME, f"{NAME}@1.2.3"):
+        answer = run("infer", green, "--model", reference, "--json").json()
+        assert answer["labels"][0]["label"] == "green"
+    assert run("infer", green, "--model", f"{NAME}@9.9.9").code == 5
