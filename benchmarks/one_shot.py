@@ -168,6 +168,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages are compiled too
         os.environ["EDGE_AGENT_STATE_DIR"] = str(folder / "state")
         os.environ["EDGE_AGENT_CONFIG_DIR"] = str(folder / "config")
         rows = one_shot(folder, options.runs)

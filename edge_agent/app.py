@@ -60,19 +60,17 @@ class Agent:
     @cached_property
     def loader(self) -> ModelLoader:
         """What turns bundles into models that answer."""
-        from edge_profiles.detect import detect
-
         from edge_agent.backends.registry import BACKENDS
         from edge_agent.engine_choice import ChoiceMemory
         from edge_agent.loading import ModelLoader
+        from edge_profiles.detect import cpu_threads, detect
 
-        machine = detect()
         return ModelLoader(
             backends=BACKENDS,
             memory=ChoiceMemory(self.config.state_dir / "engine_choices"),
-            machine=machine,
+            machine=detect,
             limits=self.limits,
-            threads=self.config.threads or machine.cpus,
+            threads=self.config.threads or cpu_threads(),
             notify=self.notify,
         )
 
@@ -149,8 +147,9 @@ class Agent:
         Raises:
             GoldenMismatchError: None of them answers it rightly.
         """
-        parts = self.loader.usable_engines(bundle) if bundle.description.golden else []
-        measured = self.loader.measure(bundle, parts, {})
+        if bundle.description.golden is None:
+            return []
+        measured = self.loader.measure(bundle, self.loader.usable_engines(bundle), {})
         if measured and all(one.problem for one in measured):
             raise GoldenMismatchError(
                 "; ".join(f"{one.engine}: {one.problem}" for one in measured),

@@ -328,7 +328,7 @@ def json_schema() -> dict[str, Any]:
     schema = msgspec.json.schema(ModelDescription)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "https://edge-agent.dev/schemas/model/v1",
+        "$id": "urn:edge-agent:schema:model:v1",
         "title": "edge-agent model.yaml",
     }
     return head | schema
@@ -343,7 +343,9 @@ def _located(text: str, value: Any, lines: Mapping[str, int]) -> DescriptionErro
     """Turns msgspec's "what - at `$.path`" into an error with a line."""
     from edge_signing.errors import printable
 
-    at = _AT.search(text)
+    top = _UNKNOWN.fullmatch(text)
+    # A hostile key may look like a path.
+    at = None if top and isinstance(value, dict) and top[1] in value else _AT.search(text)
     message, path = (text[: at.start()], at[1].replace("[...]", "")) if at else (text, "$")
     unknown = _UNKNOWN.fullmatch(message)
     if unknown:

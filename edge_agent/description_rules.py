@@ -210,7 +210,7 @@ def _arithmetic(pre: Preprocess, spec: TensorSpec, place: str) -> Iterator[Probl
             )
             return
     pairs = list(zip(norm.mean, norm.std, strict=True))
-    low = min(-mean / std for mean, std in pairs)
+    low = min((0 - mean) / std for mean, std in pairs)
     high = max((255 / norm.divisor - mean) / std for mean, std in pairs)
     if not _lies_in((low, high), spec.dtype):
         yield Problem("$.preprocess.normalize", f"makes numbers beyond {spec.dtype}")

@@ -104,7 +104,8 @@ class ChoiceMemory:
             with open(self._file(bundle_digest), "rb") as stream:
                 value = json.loads(stream.read(_MAX_FILE_BYTES))
             if value["schema"] == _SCHEMA and value["fingerprint"] == fingerprint:
-                return str(value["engine"])
+                engine = value["engine"]
+                return engine if isinstance(engine, str) else None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return None

@@ -6,14 +6,12 @@ import importlib
 import io
 import struct
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PIL import Image, ImageFile, features
 
 from edge_agent.errors import ImageError
-from edge_agent.image_files import avif, bmp, flatten, gif, jpeg, netpbm, png, tiff, webp
+from edge_agent.image_files import flatten
 from edge_agent.image_files.contents import AGAIN, Contents, check_size
 
 if TYPE_CHECKING:
@@ -54,8 +52,7 @@ _UPRIGHT: Final = {
 }
 
 
-@dataclass(frozen=True)
-class ImageLimits:
+class ImageLimits(NamedTuple):
     """How large an image may be.
 
     Attributes:
@@ -68,13 +65,24 @@ class ImageLimits:
     max_pixels: int = 64_000_000
 
 
-@dataclass(frozen=True)
-class _Format:
-    """One accepted format: its container's check, and Pillow's class for it."""
+class _Format(NamedTuple):
+    """One accepted format, imported when a file of it comes: most gateways see but one.
+
+    Attributes:
+        name: As Pillow's plugin is called.
+        container: Our file that checks the container.
+        feature: What Pillow must have been built with.
+    """
 
     name: str
-    read: Callable[[bytes, int], Contents]
+    container: str
     feature: str | None = None
+
+    def read(self, data: bytes, max_pixels: int) -> Contents:
+        """Checks the container."""
+        module = importlib.import_module(f"edge_agent.image_files.{self.container}")
+        contents: Contents = module.read(data, max_pixels)
+        return contents
 
     def open(self, data: bytes) -> ImageFile.ImageFile:
         """Opens it by its class: `Image.open` would warn and refuse by a global pixel limit."""
@@ -83,14 +91,14 @@ class _Format:
         return opened
 
 
-_JPEG: Final = _Format("Jpeg", jpeg.read)
-_PNG: Final = _Format("Png", png.read)
-_GIF: Final = _Format("Gif", gif.read)
-_TIFF: Final = _Format("Tiff", tiff.read)
-_BMP: Final = _Format("Bmp", bmp.read)
-_NETPBM: Final = _Format("Ppm", netpbm.read)
-_WEBP: Final = _Format("WebP", webp.read, "webp")
-_AVIF: Final = _Format("Avif", avif.read, "avif")
+_JPEG: Final = _Format("Jpeg", "jpeg")
+_PNG: Final = _Format("Png", "png")
+_GIF: Final = _Format("Gif", "gif")
+_TIFF: Final = _Format("Tiff", "tiff")
+_BMP: Final = _Format("Bmp", "bmp")
+_NETPBM: Final = _Format("Ppm", "netpbm")
+_WEBP: Final = _Format("WebP", "webp", "webp")
+_AVIF: Final = _Format("Avif", "avif", "avif")
 _SIGNATURES: Final = (
     (b"\xff\xd8\xff", _JPEG),
     (b"\x89PNG\r\n\x1a\n", _PNG),

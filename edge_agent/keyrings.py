@@ -64,6 +64,8 @@ def change(path: Path, edit: Callable[[Keyring], Keyring]) -> Keyring:
         lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for unfinished in path.parent.glob(f".{path.name}.*.tmp"):
+                unfinished.unlink()  # what a crash in `write_durably` left
             changed = edit(owners(path))
             write_durably(path, changed.serialise(), 0o644)
         finally:

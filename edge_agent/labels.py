@@ -37,7 +37,7 @@ def parse_labels(data: bytes, path: str) -> tuple[str, ...]:
 def rank(
     output: Tensor, rule: Classification, labels: Sequence[str], top_k: int
 ) -> tuple[ScoredLabel, ...]:
-    """Turns one output into the best classes, best first; equal scores keep the class order.
+    """Turns one output into the best classes, best first; equal outputs keep the class order.
 
     Args:
         output: Shape [classes] or [1, classes], any numeric dtype.
@@ -57,13 +57,15 @@ def rank(
     if not np.isfinite(values).all():
         raise ModelFileError(f"the output {rule.output!r} holds values that are not finite numbers")
     scores = _activate(values, rule.activation)
-    best = np.argsort(-scores, kind="stable")[:top_k]
+    # By the values: every activation keeps their order, and rounds small ones to the same score.
+    best = np.argsort(-values, kind="stable")[:top_k]
     return tuple(ScoredLabel(int(i), labels[int(i)], float(scores[i])) for i in best)
 
 
 def _activate(values: Scores, activation: str) -> Scores:
     if activation == "softmax":
-        powers = np.exp(values - values.max())
+        with np.errstate(over="ignore"):  # exp(-inf) is the right answer
+            powers = np.exp(values - values.max())
         return np.asarray(powers / powers.sum())
     if activation == "sigmoid":
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(values, -700, 700))))

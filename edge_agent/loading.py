@@ -32,7 +32,7 @@ class ModelLoader(Struct, frozen=True):
     Attributes:
         backends: The engines, by name.
         memory: What was measured before.
-        machine: What it was measured on.
+        machine: Says what it was measured on; asked only where a choice must be made.
         limits: The largest images that are taken.
         threads: Threads of an engine.
         notify: Told, in a sentence, of what takes time or could not be kept.
@@ -40,7 +40,7 @@ class ModelLoader(Struct, frozen=True):
 
     backends: Mapping[str, Backend]
     memory: ChoiceMemory
-    machine: Machine
+    machine: Callable[[], Machine]
     limits: ImageLimits
     threads: int
     notify: Notify
@@ -161,7 +161,7 @@ class ModelLoader(Struct, frozen=True):
 
     def _fingerprint(self) -> str:
         stamps = [f"{name}={backend.stamp()}" for name, backend in self.backends.items()]
-        return self.machine.fingerprint(f"threads={self.threads}", *stamps)
+        return self.machine().fingerprint(f"threads={self.threads}", *stamps)
 
     def _recall(self, bundle: Bundle) -> str | None:
         engine = self.memory.recall(bundle.ref.digest, self._fingerprint())

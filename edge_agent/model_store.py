@@ -174,8 +174,8 @@ class ModelStore:
                 path=str(self._root),
                 hint="edge-agent models remove NAME gives space back",
             )
-        staging = self._incoming / f"{os.getpid()}-{folder.name[:16]}"
-        staging.mkdir(mode=0o700, parents=True)
+        staging = self._incoming / folder.name
+        self._incoming.mkdir(mode=0o700)
         try:
             bundle.verified.copy_to(staging)
             check(staging)
@@ -184,7 +184,7 @@ class ModelStore:
             staging.rename(folder)
             fsync_directory(self._bundles)
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            shutil.rmtree(self._incoming, ignore_errors=True)
 
     def _activate(self, name: str, entry: Installed) -> None:
         index = self._index()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edge_agent.types import Tensor
 
 _MAGIC: Final = b"\x93NUMPY"
-_LENGTH_BYTES: Final = {1: 2, 2: 4, 3: 4}
+_LENGTH_BYTES: Final = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}
 # As NumPy's own default, `max_header_size`.
 _MAX_HEADER_BYTES: Final = 10_000
 _MAX_AXES: Final = 32
@@ -59,7 +59,7 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     """Returns the header's dictionary and where the values begin."""
     if data.startswith(b"PK"):
         raise TensorError("is an archive; rename it to .npz", path=name)
-    width = _LENGTH_BYTES.get(data[6]) if len(data) > 7 and data.startswith(_MAGIC) else None
+    width = _LENGTH_BYTES.get(data[6:8]) if data.startswith(_MAGIC) else None
     if width is None:
         raise _unreadable("it doesn't begin as one", name)
     start = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
@@ -68,7 +68,7 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     from ast import literal_eval
 
     try:
-        header = literal_eval(data[8 + width : start].decode("utf-8").strip())
+        header = literal_eval(data[8 + width : start].decode("utf-8").strip(" \t\n"))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise _unreadable("its header is malformed", name) from error
     if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:

@@ -148,10 +148,11 @@ def _npz(data: bytes, name: str, spec: TensorSpec) -> Tensor:
             member = _member(archive.infolist(), name, spec)
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise zipfile.BadZipFile(f"compression method {member.compress_type}")
-            # zipfile never unpacks more than it promises here.
             if member.file_size > MAX_BYTES:
                 raise TensorError(f"unpacks to more than {MAX_BYTES} bytes", path=name)
-            content = archive.read(member)
+            # `read()` without a size unpacks all that there is, whatever the archive promised.
+            with archive.open(member) as stream:
+                content = stream.read(member.file_size + 1)
     except faults as error:
         raise TensorError(
             f"is not a readable .npz file: {_first_line(error)}", path=name

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from edge_agent.config import ENGINES
+
 MAX_TOP_K: Final = 1000
 
 
@@ -67,7 +69,7 @@ def _checked(
 ) -> InferOptions | None:
     top_k = single.get("--top-k", "1")
     numeric = top_k.isascii() and top_k.isdigit() and 1 <= int(top_k[:9]) <= MAX_TOP_K
-    known_engine = single.get("--engine", "auto") in ("auto", "onnx", "tflite")
+    known_engine = single.get("--engine", "auto") in ENGINES
     if not (images or inputs) or not numeric or not known_engine:
         return None
     return InferOptions(

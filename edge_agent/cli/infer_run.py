@@ -12,7 +12,14 @@ from msgspec import structs
 from edge_agent import config as configuration
 from edge_agent.app import DEMO_NAME, Agent
 from edge_agent.cli import failures, output
-from edge_agent.errors import BadInputError, ConfigError, ImageError, TensorError
+from edge_agent.errors import (
+    BadInputError,
+    ConfigError,
+    DescriptionError,
+    ImageError,
+    ModelFileError,
+    TensorError,
+)
 from edge_agent.types import Request
 
 if TYPE_CHECKING:
@@ -47,6 +54,8 @@ def run(options: InferOptions) -> int:
             image = _read(source, max_bytes) if source is not None else None
             request = Request(model, source or "input", image, tensors, options.top_k)
             _print(runtime.infer(request), options.json)
+        except (DescriptionError, ModelFileError):
+            raise  # the model is at fault: no other input will fare better
         except BadInputError as error:
             code = _refuse(error, source, options.json)
     return code

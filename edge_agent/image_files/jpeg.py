@@ -11,8 +11,9 @@ from typing import Final
 from edge_agent.image_files import exif
 from edge_agent.image_files.contents import Contents, check_size, cut_short, damaged
 
-# Inside entropy-coded data, FF 00 is a stuffed byte and FF D0..D7 a restart: neither ends it.
-_NEXT_MARKER: Final = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+# Inside entropy-coded data, FF 00 is a stuffed byte and FF D0..D7 a restart: neither ends it. It
+# must begin with a literal byte: with `\xff+`, fill bytes included, the search is 20 times slower.
+_NEXT_MARKER: Final = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _FILL: Final = re.compile(rb"\xff+")
 _FRAME: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE: Final = frozenset({0x01, *range(0xD0, 0xD8)})

@@ -24,11 +24,11 @@ class SigningError(Exception):
         return printable(f"{self.path}: {self.message}")
 
 
-class BundleUnreadable(SigningError):  # noqa: N818  # the leaves are verdicts, not faults
+class BundleUnreadable(SigningError):
     """There is no bundle to judge here: fetch it again, or correct the path."""
 
 
-class BundleInvalid(SigningError):  # noqa: N818
+class BundleInvalid(SigningError):
     """The bundle breaks a rule of the format: its publisher must build it again."""
 
 
@@ -36,7 +36,7 @@ class BundleChanged(BundleInvalid):
     """Bytes differ from those that were signed: discard this copy and fetch it again."""
 
 
-class NotTrusted(SigningError):  # noqa: N818
+class NotTrusted(SigningError):
     """The keyring's answer is no: change the keyring, or get a signature that counts."""
 
 

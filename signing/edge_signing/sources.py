@@ -238,14 +238,14 @@ def open_source(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -
         BundleUnreadable: There is nothing of that name, or it is no bundle.
         BundleInvalid: The archive breaks a rule.
     """
-    from edge_signing.oci import OciTarSource
-
     try:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError) as error:
         raise unreadable(error, os.fspath(path)) from error
     if stat.S_ISDIR(mode):
         return DirectorySource(path, limits)
+    from edge_signing.oci import OciTarSource
+
     return OciTarSource(path, limits)
 
 

@@ -106,7 +106,7 @@ class Bench:
         self.loader = ModelLoader(
             backends=backends,
             memory=self.memory,
-            machine=MACHINE,
+            machine=lambda: MACHINE,
             limits=ImageLimits(),
             threads=1,
             notify=self.told.append,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,8 @@ def changed(base: Yaml, path: str, value: Any) -> Yaml:
 
 
 def text(document: Yaml) -> bytes:
-    data: bytes = yaml.safe_dump(document, sort_keys=False, encoding="utf-8")
+    plain = json.loads(json.dumps(document))  # PyYAML would write what is shared as an alias
+    data: bytes = yaml.safe_dump(plain, sort_keys=False, encoding="utf-8")
     return data
 
 
@@ -155,8 +157,8 @@ def rows() -> bytes:
 
 def onnx_file(
     nodes: list[Any],
-    inputs: dict[str, list[int | str]] | dict[str, list[int]],
-    outputs: dict[str, list[int | str]] | dict[str, list[int]],
+    inputs: dict[str, list[Any]],
+    outputs: dict[str, list[Any]],
     weights: list[TensorProto] | None = None,
     dtype: int = TensorProto.FLOAT,
 ) -> bytes:

@@ -8,8 +8,10 @@ import pytest
 import typer
 
 from edge_agent.cli import infer_run
+from edge_agent.cli.infer import Engine
 from edge_agent.cli.infer_options import InferOptions, read_plainly
 from edge_agent.cli.main import application
+from edge_agent.config import ENGINES
 
 PLAIN = [
     ["a.png"],
@@ -61,6 +63,10 @@ def test_plain_lines_mean_the_same_to_both(arguments: list[str], seen: list[Infe
         typer.main.get_command(application(["infer"])).main(["infer", *arguments])
     assert leave.value.code == 0
     assert read_plainly(arguments) == seen[0]
+
+
+def test_engines_are_those_of_the_configuration() -> None:
+    assert tuple(Engine) == ENGINES
 
 
 @pytest.mark.parametrize("arguments", NOT_PLAIN)
