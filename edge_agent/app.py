@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_agent import clock, keyrings
-from edge_agent.errors import GoldenMismatchError, ModelNotFoundError
+from edge_agent.errors import GoldenMismatchError, MismatchError, ModelNotFoundError
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Bundle, Progress
@@ -89,11 +89,22 @@ class Agent:
 
         Raises:
             ModelNotFoundError: There is none.
+            MismatchError: The store holds another bundle than was installed under that name.
             edge_signing.errors.SigningError: It can't be trusted; the error says why.
         """
         from edge_signing.trust import Purpose
 
-        return self._open(self.locate(reference), Purpose.LOAD, progress)
+        path, installed = self._find(reference)
+        bundle = self._open(path, Purpose.LOAD, progress)
+        if installed and not self.store.is_expected(path, reference, bundle.ref):
+            bundle.verified.close()
+            raise MismatchError(
+                f"holds {bundle.ref.name} {bundle.ref.version}, not what was installed as "
+                f"{reference}",
+                path=str(path),
+                hint="install the model again",
+            )
+        return bundle
 
     def open_to_install(self, path: Path, progress: Progress | None = None) -> Bundle:
         """Opens a bundle for installing, if it can be trusted with that.
@@ -111,16 +122,20 @@ class Agent:
         Raises:
             ModelNotFoundError: There is none.
         """
+        return self._find(reference)[0]
+
+    def _find(self, reference: str) -> tuple[Path, bool]:
+        """Returns where a bundle is, and whether the store says so."""
         path = Path(reference).expanduser()
         if reference.startswith((".", "/", "~")) or reference.endswith(".tar"):
-            return path
+            return path, False
         installed = self.store.find(reference)
         if installed is not None:
-            return installed
+            return installed, True
         if reference == DEMO_NAME:
-            return keyrings.DEMO_BUNDLE
+            return keyrings.DEMO_BUNDLE, False
         if path.exists():
-            return path
+            return path, False
         raise ModelNotFoundError(
             f"no model {reference!r} is installed, and there is no such file or folder",
             hint="edge-agent models list shows what is installed",

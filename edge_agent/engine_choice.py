@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
-from edge_agent.errors import AgentError, EngineUnavailableError
+from edge_agent.errors import EngineUnavailableError, GoldenMismatchError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 BUDGET_MS: Final = 300.0
 _MAX_RUNS: Final = 20
-_SCHEMA: Final = "edge-agent/engine-choice/v1"
 _MAX_FILE_BYTES: Final = 64 * 1024
+
+
+class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
+    fingerprint: str
+    run_ms: dict[str, Annotated[float, Meta(ge=0)] | None]
+    schema: Literal["edge-agent/engine-choice/v1"] = "edge-agent/engine-choice/v1"
 
 
 class Probe(NamedTuple):
@@ -59,19 +64,23 @@ def measure(engine: str, load: Callable[[], Probe], share_ms: float) -> Measurem
 
     Returns:
         The median of the runs after the first, or the first where there was time for one only.
+
+    Raises:
+        GoldenMismatchError: The answer is wrong.
+        AgentError: What loading or running raised.
     """
-    try:
-        probe = load()
-        times: list[float] = []
-        while len(times) <= _MAX_RUNS and (not times or sum(times) + times[-1] <= share_ms):
-            started = perf_counter()
-            outputs = probe.run()
-            times.append((perf_counter() - started) * 1e3)
-            problem = probe.wrong(outputs)
-            if problem:
-                return Measurement(engine, None, f"wrong answer to the golden input: {problem}")
-    except AgentError as error:
-        return Measurement(engine, None, str(error))
+    probe = load()
+    times: list[float] = []
+    while len(times) <= _MAX_RUNS and (not times or sum(times) + times[-1] <= share_ms):
+        started = perf_counter()
+        outputs = probe.run()
+        times.append((perf_counter() - started) * 1e3)
+        problem = probe.wrong(outputs)
+        if problem:
+            raise GoldenMismatchError(
+                f"wrong answer to the golden input on {engine}: {problem}",
+                hint="the bundle can't be used with this engine on this machine",
+            )
     warm = sorted(times[1:] or times)
     return Measurement(engine, warm[len(warm) // 2])
 
@@ -93,27 +102,28 @@ def fastest(measured: Sequence[Measurement]) -> str:
 
 
 class ChoiceMemory:
-    """Remembers choices in one small file a bundle; a damaged file counts as nothing remembered."""
+    """Remembers what was measured, one small file a bundle; a damaged one counts as none."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def recall(self, bundle_digest: str, fingerprint: str) -> str | None:
-        """Returns the engine that was chosen for these bytes on this machine, if any."""
+    def recall(self, bundle_digest: str, fingerprint: str) -> dict[str, float | None]:
+        """Returns what was measured for these bytes on this machine.
+
+        Returns:
+            Milliseconds by engine; None for an engine that can't be used.
+        """
         try:
             with open(self._file(bundle_digest), "rb") as stream:
-                value = json.loads(stream.read(_MAX_FILE_BYTES))
-            if value["schema"] == _SCHEMA and value["fingerprint"] == fingerprint:
-                engine = value["engine"]
-                return engine if isinstance(engine, str) else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-        return None
+                kept = msgspec.json.decode(stream.read(_MAX_FILE_BYTES), type=_Kept)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return {}
+        return kept.run_ms if kept.fingerprint == fingerprint else {}
 
     def remember(
-        self, bundle_digest: str, fingerprint: str, engine: str, run_ms: Mapping[str, float]
+        self, bundle_digest: str, fingerprint: str, measured: Sequence[Measurement]
     ) -> None:
-        """Keeps a choice.
+        """Keeps what was measured, beside what is known of other engines.
 
         Raises:
             OSError: The folder can't be written.
@@ -123,13 +133,9 @@ class ChoiceMemory:
         # Each with its mode: `parents` would leave the state folder open to everybody.
         self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        value = {
-            "schema": _SCHEMA,
-            "fingerprint": fingerprint,
-            "engine": engine,
-            "run_ms": {name: round(ms, 3) for name, ms in run_ms.items()},
-        }
-        write_durably(self._file(bundle_digest), json.dumps(value, indent=1).encode(), 0o600)
+        known = self.recall(bundle_digest, fingerprint)
+        kept = _Kept(fingerprint, known | {one.engine: one.run_ms for one in measured})
+        write_durably(self._file(bundle_digest), msgspec.json.encode(kept), 0o600)
 
     def _file(self, bundle_digest: str) -> Path:
         return self._directory / (bundle_digest.removeprefix("sha256:") + ".json")

@@ -57,15 +57,14 @@ def change(path: Path, edit: Callable[[Keyring], Keyring]) -> Keyring:
     Raises:
         ConfigError: It can't be read or written, or somebody else is changing it.
     """
-    from edge_signing.durable import write_durably
+    from edge_signing.durable import remove_unfinished, write_durably
 
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for unfinished in path.parent.glob(f".{path.name}.*.tmp"):
-                unfinished.unlink()  # what a crash in `write_durably` left
+            remove_unfinished(path)
             changed = edit(owners(path))
             write_durably(path, changed.serialise(), 0o644)
         finally:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from edge_agent import golden
 from edge_agent.engine_choice import BUDGET_MS, Measurement, Probe, fastest, measure
-from edge_agent.errors import EngineUnavailableError
+from edge_agent.errors import AgentError, EngineUnavailableError
 from edge_agent.pipeline import Pipeline
 from edge_agent.runtime import Later, LoadedModel
 from edge_agent.types import Request
@@ -48,6 +48,8 @@ class ModelLoader(Struct, frozen=True):
     def load(self, bundle: Bundle, engine: str) -> LoadedModel:
         """Loads a bundle.
 
+        The first time on this machine each engine must answer the golden input rightly.
+
         Args:
             bundle: A trusted one.
             engine: ``auto``, or the engine that must run it.
@@ -55,18 +57,15 @@ class ModelLoader(Struct, frozen=True):
         Raises:
             EngineUnavailableError: The bundle has nothing for the engine, or no engine that is
                 installed here can run it.
+            GoldenMismatchError: The only engine answers the golden input wrongly.
             ModelFileError: The engine refuses the file. The session is made in a thread, so
                 this may come from the model's first run instead.
         """
-        if engine != "auto":
-            return self._start(bundle, self._part(bundle, engine))
-        remembered = self._recall(bundle)
-        if remembered is not None:
-            return self._start(bundle, self._part(bundle, remembered))
-        usable = self._usable(bundle)
-        if len(usable) == 1:
-            return self._start(bundle, usable[0])
-        return self._choose(bundle, usable)
+        parts = self._candidates(bundle, engine)
+        known = self._recall(bundle, parts)
+        if known is None and bundle.description.golden is None:
+            known = self._without_golden(bundle, parts)
+        return self._start(bundle, known) if known else self._choose(bundle, parts)
 
     def measure(
         self, bundle: Bundle, parts: list[EngineFile], sessions: dict[str, Session]
@@ -78,37 +77,52 @@ class ModelLoader(Struct, frozen=True):
             parts: The engines to try.
             sessions: Filled with the sessions that were made.
         """
-        pipeline = self._pipeline(bundle)
-        return [
-            measure(
-                part.engine,
-                lambda part=part: self._probe(bundle, part, pipeline, sessions),  # type: ignore[misc]
-                BUDGET_MS / len(parts),
-            )
-            for part in parts
-        ]
+        measured = []
+        for part in parts:
+            try:
+                share_ms = BUDGET_MS / len(parts)
+                measured.append(self._measure(bundle, part, share_ms, sessions))
+            except AgentError as error:
+                measured.append(Measurement(part.engine, None, str(error)))
+        return measured
 
     def usable_engines(self, bundle: Bundle) -> list[EngineFile]:
         """Returns the bundle's engines that this machine has, in the publisher's order."""
         return [p for p in bundle.description.engines if self.backends[p.engine].status().available]
 
     def _choose(self, bundle: Bundle, parts: list[EngineFile]) -> LoadedModel:
-        if _has_no_probe(bundle):
-            self.notify(
-                f"{bundle.ref.name} has open axes and no golden input, so engines can't be "
-                f"compared: using {parts[0].engine}"
-            )
-            return self._start(bundle, parts[0])
-        self.notify(f"measuring the engines for {bundle.ref.name}, once on this machine")
+        """Measures the engines, and loads the fastest; one engine alone must answer rightly."""
+        names = " and ".join(part.engine for part in parts)
+        self.notify(f"trying {bundle.ref.name} on {names}, once on this machine")
         sessions: dict[str, Session] = {}
-        measured = self.measure(bundle, parts, sessions)
+        if len(parts) == 1:
+            measured = [self._measure(bundle, parts[0], BUDGET_MS, sessions)]
+        else:
+            measured = self.measure(bundle, parts, sessions)
         chosen = fastest(measured)
         self.notify("; ".join(_told(one) for one in measured) + f": using {chosen}")
-        self._remember(bundle, chosen, measured)
+        self._remember(bundle, measured)
         session = sessions[chosen]
         return LoadedModel(
             bundle, self._part(bundle, chosen), self._pipeline(bundle), Later(lambda: session)
         )
+
+    def _measure(
+        self, bundle: Bundle, part: EngineFile, share_ms: float, sessions: dict[str, Session]
+    ) -> Measurement:
+        return measure(part.engine, lambda: self._probe(bundle, part, sessions), share_ms)
+
+    def _without_golden(self, bundle: Bundle, parts: list[EngineFile]) -> EngineFile | None:
+        """Returns the engine to use where there is nothing to compare, or no way to."""
+        if len(parts) == 1:
+            return parts[0]
+        if not any(isinstance(a, str) for spec in bundle.description.inputs for a in spec.shape):
+            return None
+        self.notify(
+            f"{bundle.ref.name} has open axes and no golden input, so engines can't be compared: "
+            f"using {parts[0].engine}"
+        )
+        return parts[0]
 
     def _start(self, bundle: Bundle, part: EngineFile) -> LoadedModel:
         """Begins to make the session; meanwhile the caller prepares its first input."""
@@ -125,13 +139,8 @@ class ModelLoader(Struct, frozen=True):
     def _pipeline(self, bundle: Bundle) -> Pipeline:
         return Pipeline(bundle.description, bundle.labels(), self.limits)
 
-    def _probe(
-        self,
-        bundle: Bundle,
-        part: EngineFile,
-        pipeline: Pipeline,
-        sessions: dict[str, Session],
-    ) -> Probe:
+    def _probe(self, bundle: Bundle, part: EngineFile, sessions: dict[str, Session]) -> Probe:
+        pipeline = self._pipeline(bundle)
         session = sessions[part.engine] = self._session(bundle, part)
         request = golden.request(bundle) or _blank_request(bundle)
         inputs = pipeline.prepare(request, part.layout)
@@ -150,29 +159,29 @@ class ModelLoader(Struct, frozen=True):
             )
         return part
 
-    def _usable(self, bundle: Bundle) -> list[EngineFile]:
-        usable = self.usable_engines(bundle)
-        if usable:
-            return usable
-        statuses = [self.backends[part.engine].status() for part in bundle.description.engines]
-        raise EngineUnavailableError(
-            "; ".join(str(status.problem) for status in statuses), hint=statuses[0].hint
-        )
+    def _candidates(self, bundle: Bundle, engine: str) -> list[EngineFile]:
+        """Returns the engines to choose from, without importing any."""
+        if engine != "auto":
+            return [self._part(bundle, engine)]
+        declared = list(bundle.description.engines)
+        return [p for p in declared if self.backends[p.engine].stamp()] or declared
 
     def _fingerprint(self) -> str:
         stamps = [f"{name}={backend.stamp()}" for name, backend in self.backends.items()]
         return self.machine().fingerprint(f"threads={self.threads}", *stamps)
 
-    def _recall(self, bundle: Bundle) -> str | None:
-        engine = self.memory.recall(bundle.ref.digest, self._fingerprint())
-        if engine is None or bundle.description.engine(engine) is None:
+    def _recall(self, bundle: Bundle, parts: list[EngineFile]) -> EngineFile | None:
+        """Returns the fastest of the engines if all of them were measured, and it is there."""
+        known = self.memory.recall(bundle.ref.digest, self._fingerprint())
+        if any(part.engine not in known for part in parts):
             return None
-        return engine if self.backends[engine].status().available else None
+        right = [part for part in parts if known[part.engine] is not None]
+        fast = min(right, key=lambda part: known[part.engine] or 0.0, default=None)
+        return fast if fast and self.backends[fast.engine].status().available else None
 
-    def _remember(self, bundle: Bundle, engine: str, measured: list[Measurement]) -> None:
-        times = {one.engine: one.run_ms for one in measured if one.run_ms is not None}
+    def _remember(self, bundle: Bundle, measured: list[Measurement]) -> None:
         try:
-            self.memory.remember(bundle.ref.digest, self._fingerprint(), engine, times)
+            self.memory.remember(bundle.ref.digest, self._fingerprint(), measured)
         except OSError as error:
             self.notify(f"the choice can't be kept, so it is measured again next time: {error}")
 
@@ -181,11 +190,6 @@ def _told(one: Measurement) -> str:
     if one.run_ms is None:
         return f"{one.engine}: {one.problem}"
     return f"{one.engine} {one.run_ms:.1f} ms"
-
-
-def _has_no_probe(bundle: Bundle) -> bool:
-    open_axes = any(isinstance(a, str) for spec in bundle.description.inputs for a in spec.shape)
-    return bundle.description.golden is None and open_axes
 
 
 def _blank_request(bundle: Bundle) -> Request:

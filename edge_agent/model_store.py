@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edge_agent.bundles import Bundle
+    from edge_agent.types import ModelRef
 
 _LOCK_TIMEOUT_S: Final = 10.0
 _SPARE_BYTES: Final = 16 * 1024**2
@@ -105,6 +105,16 @@ class ModelStore:
                 return self._folder(one.digest)
         return None
 
+    def is_expected(self, folder: Path, reference: str, found: ModelRef) -> bool:
+        """Whether a bundle that was opened in the store is the one that the reference means.
+
+        Args:
+            folder: What `find` returned.
+            reference: What it was asked for.
+            found: What lies there, as it was verified.
+        """
+        return self._folder(found.digest) == folder and reference.partition("@")[0] == found.name
+
     def install(self, bundle: Bundle, when: str, check: Callable[[Path], None]) -> bool:
         """Copies a bundle in and makes it the active one of its name.
 
@@ -165,6 +175,8 @@ class ModelStore:
         return self._bundles / digest.removeprefix("sha256:")
 
     def _copy(self, bundle: Bundle, size: int, folder: Path, check: Callable[[Path], None]) -> None:
+        import shutil
+
         from edge_signing.durable import fsync_directory
 
         free = shutil.disk_usage(self._root).free
@@ -196,10 +208,11 @@ class ModelStore:
 
     def _sweep(self, models: dict[str, Installs]) -> None:
         """Removes what no entry names: remains of a crash, and what was just removed."""
+        from edge_signing.durable import remove_unfinished
+
         named = {self._folder(b.digest).name for m in models.values() for b in m.bundles}
         _discard(self._incoming)
-        for unfinished in self._root.glob(f".{self._index_file.name}.*.tmp"):
-            _discard(unfinished)
+        remove_unfinished(self._index_file)
         if self._bundles.is_dir():
             for folder in self._bundles.iterdir():
                 if folder.name not in named:
@@ -263,6 +276,8 @@ def _make_durably(folder: Path) -> None:
 def _discard(path: Path) -> None:
     """Removes whatever is there; a link is removed, not followed."""
     if path.is_dir() and not path.is_symlink():
+        import shutil
+
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ def main() -> None:
             reconfigure(errors="backslashreplace")
     # Start-up makes many objects and no garbage: don't look for it every 700 objects.
     gc.set_threshold(50_000)
-    code = _guarded(sys.argv[1:])
+    code = guarded(sys.argv[1:])
     _leave(code)
 
 
@@ -45,8 +45,11 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _guarded(arguments: Sequence[str]) -> int:
-    """Runs a command; what a user can cause ends in a sentence, never in a traceback."""
+def guarded(arguments: Sequence[str]) -> int:
+    """Runs a command line and returns its exit code.
+
+    What a user can cause ends in a sentence, never in a traceback.
+    """
     from edge_agent.cli import failures
 
     try:

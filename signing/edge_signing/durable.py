@@ -6,7 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+# A temporary file's name must not pass NAME_MAX (255 bytes), however long its target's is.
+_KEPT: Final = 40
 
 
 def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o644) -> None:
@@ -42,8 +45,8 @@ def open_durably(path: str | os.PathLike[str], mode: int = 0o644) -> Iterator[Bi
         OSError: As for `write_durably`; nothing is left behind.
     """
     target = Path(path)
-    # 64 random bits; the base is cut so that a long name does not pass NAME_MAX (255 bytes).
-    temporary = target.with_name(f".{target.name[:40]}.{os.urandom(8).hex()}.tmp")
+    # 64 random bits.
+    temporary = target.with_name(f".{target.name[:_KEPT]}.{os.urandom(8).hex()}.tmp")
     # Created with no more than the final mode: at no moment can more people read it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, mode)
@@ -58,6 +61,22 @@ def open_durably(path: str | os.PathLike[str], mode: int = 0o644) -> Iterator[Bi
         temporary.unlink(missing_ok=True)
         raise
     fsync_directory(target.parent)
+
+
+def remove_unfinished(path: str | os.PathLike[str]) -> None:
+    """Removes what a crash in the middle of writing a file has left; for its only writer.
+
+    Args:
+        path: As it was given to `write_durably` or `open_durably`.
+
+    Raises:
+        OSError: The folder is not writable.
+    """
+    target = Path(path)
+    start = f".{target.name[:_KEPT]}."
+    for one in target.parent.iterdir():
+        if one.name.startswith(start) and one.name.endswith(".tmp"):
+            one.unlink(missing_ok=True)
 
 
 def fsync_directory(path: str | os.PathLike[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edge_agent.backends.base import EngineStatus, ModelFile
-from edge_agent.errors import ModelFileError
+from edge_agent.errors import EngineUnavailableError, ModelFileError
 
 if TYPE_CHECKING:
     from edge_agent.description import EngineFile, ModelDescription
@@ -50,7 +50,7 @@ class FakeBackend:
         busy_ms: float = 0.0,
         problem: str | None = None,
         refuses: str | None = None,
-        version: str = "1",
+        version: str | None = "1",
     ) -> None:
         self._run = run or compute
         self._busy_ms = busy_ms
@@ -60,7 +60,7 @@ class FakeBackend:
         self.loaded: list[tuple[FakeSession, int]] = []
 
     def stamp(self) -> str | None:
-        return self._version  # a package that is broken still lies there
+        return self._version  # a package that is broken still lies there; None: no package
 
     def status(self) -> EngineStatus:
         version = None if self.problem else self._version
@@ -69,6 +69,8 @@ class FakeBackend:
     def load(
         self, model: ModelFile, description: ModelDescription, part: EngineFile, threads: int
     ) -> FakeSession:
+        if self.problem:
+            raise EngineUnavailableError(self.problem)
         if self.refuses:
             raise ModelFileError(self.refuses, path=part.file)
         session = FakeSession(self._run, self._busy_ms)

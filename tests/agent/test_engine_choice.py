@@ -13,7 +13,12 @@ import pytest
 
 from edge_agent import engine_choice
 from edge_agent.engine_choice import ChoiceMemory, Measurement, Probe, fastest, measure
-from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
+from edge_agent.errors import (
+    EngineUnavailableError,
+    GoldenMismatchError,
+    ModelFileError,
+    TensorError,
+)
 
 if TYPE_CHECKING:
     from edge_agent.types import Tensor
@@ -91,18 +96,17 @@ def test_the_median_within_the_share(
 
 def test_a_wrong_answer_ends_the_measuring_at_once(clock: Clock) -> None:
     probe = FakeProbe(clock, 0, problem="class 3 instead of 4")
-    found = measure("onnx", probe.load, 100)
-    assert found == Measurement(
-        "onnx", None, "wrong answer to the golden input: class 3 instead of 4"
-    )
+    with pytest.raises(GoldenMismatchError, match="on onnx: class 3 instead of 4"):
+        measure("onnx", probe.load, 100)
     assert probe.ran == 1
 
 
 @pytest.mark.parametrize(
     "error", [ModelFileError("bad"), EngineUnavailableError("none"), TensorError("odd")]
 )
-def test_an_engine_that_fails_is_a_finding(error: Exception) -> None:
-    assert measure("tflite", failing(error), 100) == Measurement("tflite", None, str(error))
+def test_what_the_engine_raises_is_passed_on(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        measure("tflite", failing(error), 100)
 
 
 def test_a_fault_of_the_agent_is_none() -> None:
@@ -138,28 +142,30 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "state" / "engine_choices" / ("a" * 64 + ".json")
 
 
-def test_a_choice_is_recalled(memory: ChoiceMemory, file: Path) -> None:
-    assert memory.recall(DIGEST, "f1") is None
-    memory.remember(DIGEST, "f1", "tflite", {"onnx": 2.0004, "tflite": 1.0})
-    assert memory.recall(DIGEST, "f1") == "tflite"
-    memory.remember(DIGEST, "f1", "onnx", {})
-    assert memory.recall(DIGEST, "f1") == "onnx"
-    assert json.loads(file.read_bytes())["run_ms"] == {}
+def test_what_was_measured_is_recalled(memory: ChoiceMemory, file: Path) -> None:
+    assert memory.recall(DIGEST, "f1") == {}
+    memory.remember(DIGEST, "f1", [A, BAD])
+    assert memory.recall(DIGEST, "f1") == {"a": 2.0, "d": None}
+    memory.remember(DIGEST, "f1", [B, Measurement("a", 3.0)])
+    assert memory.recall(DIGEST, "f1") == {"a": 3.0, "b": 1.0, "d": None}
+    assert json.loads(file.read_bytes())["fingerprint"] == "f1"
 
 
 def test_another_machine_or_other_bytes_are_measured_again(memory: ChoiceMemory) -> None:
-    memory.remember(DIGEST, "f1", "onnx", {"onnx": 1.0})
-    assert memory.recall(DIGEST, "f2") is None
-    assert memory.recall("sha256:" + "b" * 64, "f1") is None
+    memory.remember(DIGEST, "f1", [A])
+    assert memory.recall(DIGEST, "f2") == {}
+    assert memory.recall("sha256:" + "b" * 64, "f1") == {}
+    memory.remember(DIGEST, "f2", [B])
+    assert memory.recall(DIGEST, "f2") == {"b": 1.0}
 
 
 def test_the_folders_are_the_agents_alone(memory: ChoiceMemory, file: Path) -> None:
-    memory.remember(DIGEST, "f1", "onnx", {})
+    memory.remember(DIGEST, "f1", [A])
     modes = [stat.S_IMODE(p.stat().st_mode) for p in (file, file.parent, file.parent.parent)]
     assert modes == [0o600, 0o700, 0o700]
 
 
-GOOD = {"schema": "edge-agent/engine-choice/v1", "fingerprint": "f1", "engine": "onnx"}
+GOOD = {"schema": "edge-agent/engine-choice/v1", "fingerprint": "f1", "run_ms": {"a": 2.0}}
 DAMAGED = {
     "empty": b"",
     "zeros": bytes(80),
@@ -169,8 +175,9 @@ DAMAGED = {
     "a number": b"1",
     "null": b"null",
     "another schema": json.dumps(GOOD | {"schema": "v2"}).encode(),
-    "no engine": json.dumps({k: v for k, v in GOOD.items() if k != "engine"}).encode(),
-    "an engine that is no name": json.dumps(GOOD | {"engine": ["onnx"]}).encode(),
+    "no times": json.dumps({k: v for k, v in GOOD.items() if k != "run_ms"}).encode(),
+    "times that are none": json.dumps(GOOD | {"run_ms": {"a": "fast"}}).encode(),
+    "a time before it began": json.dumps(GOOD | {"run_ms": {"a": -1}}).encode(),
     "too deep": b"[" * 60_000,
     "too long": json.dumps(GOOD | {"x": "x" * 70_000}).encode(),
 }
@@ -180,23 +187,23 @@ DAMAGED = {
 def test_a_damaged_file_is_nothing_remembered(memory: ChoiceMemory, file: Path, case: str) -> None:
     file.parent.mkdir(parents=True)
     file.write_bytes(json.dumps(GOOD).encode())
-    assert memory.recall(DIGEST, "f1") == "onnx"
+    assert memory.recall(DIGEST, "f1") == {"a": 2.0}
     file.write_bytes(DAMAGED[case])
-    assert memory.recall(DIGEST, "f1") is None
-    memory.remember(DIGEST, "f1", "tflite", {})
-    assert memory.recall(DIGEST, "f1") == "tflite"
+    assert memory.recall(DIGEST, "f1") == {}
+    memory.remember(DIGEST, "f1", [B])
+    assert memory.recall(DIGEST, "f1") == {"b": 1.0}
 
 
 def test_a_folder_in_the_files_place(memory: ChoiceMemory, file: Path) -> None:
     file.mkdir(parents=True)
-    assert memory.recall(DIGEST, "f1") is None
+    assert memory.recall(DIGEST, "f1") == {}
     with pytest.raises(OSError):
-        memory.remember(DIGEST, "f1", "onnx", {})
+        memory.remember(DIGEST, "f1", [A])
 
 
 def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(b"")
     memory = ChoiceMemory(tmp_path / "state" / "engine_choices")
-    assert memory.recall(DIGEST, "f1") is None
+    assert memory.recall(DIGEST, "f1") == {}
     with pytest.raises(OSError):
-        memory.remember(DIGEST, "f1", "onnx", {})
+        memory.remember(DIGEST, "f1", [A])

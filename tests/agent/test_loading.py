@@ -11,7 +11,7 @@ import pytest
 from edge_agent import keyrings
 from edge_agent.bundles import open_bundle
 from edge_agent.description import EngineFile
-from edge_agent.errors import EngineUnavailableError, ModelFileError
+from edge_agent.errors import EngineUnavailableError, GoldenMismatchError, ModelFileError
 from edge_agent.types import Request
 from edge_signing.errors import BundleChanged
 from edge_signing.trust import Purpose
@@ -59,7 +59,7 @@ def test_the_faster_engine_is_chosen_once(
     model = bench.loader.load(pair, "auto")
     assert model.engine == chosen
     assert model.run(ask(**PAIR)).outputs["product"].tolist() == [[2, 4, 6, -4]]
-    assert bench.told[0] == "measuring the engines for acme/pair, once on this machine"
+    assert bench.told[0] == "trying acme/pair on onnx and tflite, once on this machine"
     assert bench.told[1].endswith(f": using {chosen}")
     again = bench.loader.load(pair, "auto")
     assert again.engine == chosen
@@ -80,20 +80,30 @@ def test_it_is_measured_again_when_an_engine_was_replaced(tmp_path: Path, pair: 
 
 
 def test_a_remembered_engine_that_is_gone_is_not_used(tmp_path: Path, pair: Bundle) -> None:
-    bench = Bench(tmp_path / "state", engines := fakes(onnx=FakeBackend(busy_ms=SLOW_MS)))
-    bench.memory.remember(pair.ref.digest, bench.loader._fingerprint(), "torch", {})
-    assert bench.loader.load(pair, "auto").engine == "tflite"
-    bench.memory.remember(pair.ref.digest, bench.loader._fingerprint(), "onnx", {})
+    bench = Bench(tmp_path / "state", engines := fakes(tflite=FakeBackend(busy_ms=SLOW_MS)))
     assert bench.loader.load(pair, "auto").engine == "onnx"
     engines["onnx"].problem = "was removed"
     assert bench.loader.load(pair, "auto").engine == "tflite"
+
+
+def test_a_new_engine_is_measured_too(tmp_path: Path, pair: Bundle) -> None:
+    engines = fakes(onnx=FakeBackend(busy_ms=SLOW_MS), tflite=FakeBackend(version=None))
+    assert Bench(tmp_path / "state", engines).loader.load(pair, "auto").engine == "onnx"
+    assert Bench(tmp_path / "state", fakes()).loader.load(pair, "auto").engine in engines
+    engines["tflite"] = FakeBackend()
+    assert Bench(tmp_path / "state", engines).loader.load(pair, "auto").engine == "tflite"
 
 
 def test_an_engine_that_answers_wrongly_is_never_chosen(tmp_path: Path, pair: Bundle) -> None:
     engines = fakes(onnx=FakeBackend(zeros), tflite=FakeBackend(busy_ms=SLOW_MS))
     bench = Bench(tmp_path / "state", engines)
     assert bench.loader.load(pair, "auto").engine == "tflite"
-    assert "onnx: wrong answer to the golden input: the output 'product' is off" in bench.told[1]
+    assert (
+        "onnx: wrong answer to the golden input on onnx: the output 'product' is off"
+        in (bench.told[1])
+    )
+    with pytest.raises(GoldenMismatchError, match="wrong answer to the golden input on onnx"):
+        bench.loader.load(pair, "onnx")
 
 
 def test_an_engine_that_refuses_the_file_is_never_chosen(tmp_path: Path, pair: Bundle) -> None:
@@ -109,18 +119,21 @@ def test_every_engine_answers_wrongly(tmp_path: Path, pair: Bundle) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_one_engine_is_used_without_measuring(tmp_path: Path, pair: Bundle) -> None:
-    bench = Bench(tmp_path / "state", fakes(onnx=FakeBackend(problem="not installed")))
-    assert bench.loader.load(pair, "auto").engine == "tflite"
-    assert bench.told == []
+def test_one_engine_alone_must_answer_rightly_once(tmp_path: Path, pair: Bundle) -> None:
+    missing = FakeBackend(problem="not installed", version=None)
+    bench = Bench(tmp_path / "state", engines := fakes(onnx=missing))
+    for _ in range(2):
+        assert bench.loader.load(pair, "auto").engine == "tflite"
+    assert [line.partition(",")[0] for line in bench.told[:1]] == ["trying acme/pair on tflite"]
+    assert len(bench.told) == 2
+    assert len(engines["tflite"].loaded[0][0].inputs) > 1
     assert bench.loader.usable_engines(pair) == [EngineFile(engine="tflite", file="model.tflite")]
 
 
 def test_no_engine_is_there(tmp_path: Path, pair: Bundle) -> None:
     engines = fakes(onnx=FakeBackend(problem="no onnx"), tflite=FakeBackend(problem="no tflite"))
-    with pytest.raises(EngineUnavailableError, match="no onnx; no tflite") as caught:
+    with pytest.raises(EngineUnavailableError, match="onnx: no onnx; tflite: no tflite"):
         Bench(tmp_path / "state", engines).loader.load(pair, "auto")
-    assert caught.value.hint == "install it"
 
 
 def test_a_named_engine_is_used_or_refused_never_replaced(
@@ -134,7 +147,7 @@ def test_a_named_engine_is_used_or_refused_never_replaced(
     only_onnx = publisher.bundle(models.PAIR, "other")
     with pytest.raises(EngineUnavailableError, match="no file for the engine tflite; it has one"):
         bench.loader.load(only_onnx, "tflite")
-    assert bench.told == []
+    assert bench.told[0] == "trying acme/pair on onnx, once on this machine"
 
 
 def test_a_choice_that_cannot_be_kept_is_told(tmp_path: Path, pair: Bundle) -> None:
@@ -207,18 +220,16 @@ def test_the_engine_gets_verified_bytes_or_none(tmp_path: Path, publisher: Publi
     bundle = publisher.open(folder)
     (folder / "model.onnx").write_bytes(models.rows())
     engines = fakes()
-    model = Bench(tmp_path / "state", engines).loader.load(bundle, "onnx")
     with pytest.raises(BundleChanged):
-        model.run(ask(**PAIR))
+        Bench(tmp_path / "state", engines).loader.load(bundle, "onnx")
     assert engines["onnx"].loaded == []
 
 
-def test_a_refusal_while_loading_comes_with_the_first_run(tmp_path: Path, pair: Bundle) -> None:
+def test_a_named_engines_refusal_is_the_answer(tmp_path: Path, pair: Bundle) -> None:
     bench = Bench(tmp_path / "state", fakes(onnx=FakeBackend(refuses="damaged")))
-    model = bench.loader.load(pair, "onnx")
     for _ in range(2):
         with pytest.raises(ModelFileError, match=r"model\.onnx: damaged"):
-            model.run(ask(**PAIR))
+            bench.loader.load(pair, "onnx")
 
 
 def test_the_number_of_threads_is_handed_on(tmp_path: Path, pair: Bundle) -> None:
@@ -227,7 +238,7 @@ def test_the_number_of_threads_is_handed_on(tmp_path: Path, pair: Bundle) -> Non
     engines = fakes()
     loader = structs.replace(Bench(tmp_path / "state", engines).loader, threads=3)
     loader.load(pair, "onnx").run(ask(**PAIR))
-    assert [threads for _, threads in engines["onnx"].loaded] == [3]
+    assert {threads for _, threads in engines["onnx"].loaded} == {3}
     # Other threads, other times: what was measured with one doesn't count for three.
     assert loader._fingerprint() != structs.replace(loader, threads=1)._fingerprint()
 
@@ -238,7 +249,8 @@ def test_the_demo_on_the_real_engines(bench: Bench) -> None:
         told = bench.told[1]
         assert "onnx " in told and "tflite " in told and "problem" not in told
         assert model.engine in ("onnx", "tflite")
-        assert bench.loader._recall(bundle) == model.engine
+        times = bench.memory.recall(bundle.ref.digest, bench.loader._fingerprint())
+        assert set(times) == {"onnx", "tflite"}
         image = (keyrings.DEMO_BUNDLE / "golden" / "coffee.jpg").read_bytes()
         assert model.run(Request("m", "s", image)).labels[0].index == 967
 

@@ -53,7 +53,7 @@ def test_shape_of_the_json_answer(run: Run, photos: Path) -> None:
 def test_auto_measures_once(run: Run, photos: Path) -> None:
     first = run("infer", photos / "coffee.png")
     again = run("infer", photos / "coffee.png")
-    assert "measuring the engines" in first.err
+    assert "trying demo/efficientnet-lite0 on onnx and tflite" in first.err
     assert again.err == ""
     assert first.out.split(",")[1] == again.out.split(",")[1]
 

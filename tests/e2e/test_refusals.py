@@ -26,14 +26,12 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 # Runs the command line, then says on standard error which engines the process has mapped.
 WATCHED = """
 import sys
-from edge_agent.cli.main import main
-try:
-    main()
-finally:
-    with open("/proc/self/maps") as stream:
-        maps = stream.read()
-    names = "onnxruntime", "litert", "tflite"
-    print("ENGINES", [name for name in names if name in maps.lower()], file=sys.stderr)
+from edge_agent.cli.main import guarded
+code = guarded(sys.argv[1:])
+with open("/proc/self/maps") as stream:
+    maps = stream.read().lower()
+print("ENGINES", [name for name in ("onnxruntime", "litert") if name in maps], file=sys.stderr)
+sys.exit(code)
 """
 
 
@@ -315,12 +313,12 @@ def test_clock_before_the_release_revives_no_key(publisher: Publisher, run: Run)
     """A board that boots in 1970 must not take an expired key for a good one."""
     keyring(expired)(publisher)
     script = WATCHED.replace(
-        "try:",
+        "code =",
         "from datetime import datetime, UTC\n"
         "from edge_agent import clock\n"
         "real = clock.now\n"
         "clock.now = lambda: real(datetime(1970, 1, 1, tzinfo=UTC))\n"
-        "try:",
+        "code =",
     )
     assert run("models", "install", publisher.bundle, script=script).code == NOT_TRUSTED
 
