@@ -7,8 +7,7 @@ from io import BytesIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from edge_agent import description as descriptions
-from edge_agent import yaml_subset
+from edge_agent import model_yaml, yaml_subset
 from edge_agent.backends.base import ModelFile
 from edge_agent.description import Classification
 from edge_agent.errors import DescriptionError, MismatchError
@@ -41,7 +40,7 @@ class Bundle:
     def __init__(self, verified: VerifiedBundle) -> None:
         data = verified.read(DESCRIPTION_FILE, yaml_subset.MAX_BYTES + 1)
         self.verified = verified
-        self.description = descriptions.parse(data)
+        self.description = model_yaml.parse(data)
         self.ref = ModelRef(verified.name, self.description.version, verified.digest)
         if self.description.name != verified.name:
             raise MismatchError(

@@ -1,20 +1,15 @@
 """model.yaml: what a bundle is, what goes in and comes out, and what it promises.
 
-The types here are the format: the parser and the JSON Schema are both derived from them.
-Rules that one value can't show alone stand in ``description_rules.py``.
+The types here are the format: the parser (``model_yaml.py``) and the JSON Schema are both derived
+from them. Rules that one value can't show alone stand in ``description_rules.py``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-
-from edge_agent import yaml_subset
-from edge_agent.errors import DescriptionError
 
 SCHEMA: Final = "edge-agent/model/v1"
 MAX_TENSOR_BYTES: Final = 256 * 1024 * 1024
@@ -299,30 +294,6 @@ def digest_of_pipeline(description: ModelDescription) -> str:
     return "sha256:" + sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 
-def parse(data: bytes) -> ModelDescription:
-    """Parses and checks a model.yaml.
-
-    Args:
-        data: The file's bytes, at most 64 KiB.
-
-    Raises:
-        DescriptionError: It breaks a rule; the error names the line and the place.
-    """
-    from edge_agent import description_rules
-
-    value, lines = yaml_subset.load(data)
-    try:
-        description = msgspec.convert(value, ModelDescription)
-    except msgspec.ValidationError as error:
-        raise _located(str(error), value, lines) from error
-    problem = description_rules.first_problem(description)
-    if problem is not None:
-        raise DescriptionError(
-            f"{problem.place}: {problem.message}", line=_nearest_line(problem.path, lines)
-        )
-    return description
-
-
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema (draft 2020-12) of model.yaml."""
     schema = msgspec.json.schema(ModelDescription)
@@ -332,36 +303,3 @@ def json_schema() -> dict[str, Any]:
         "title": "edge-agent model.yaml",
     }
     return head | schema
-
-
-# msgspec's texts. A path holds only names of this format; the rest may hold anything.
-_AT = re.compile(r" - at `(?:key` in `)?(\$[\w.\[\]]*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-
-
-def _located(text: str, value: Any, lines: Mapping[str, int]) -> DescriptionError:
-    """Turns msgspec's "what - at `$.path`" into an error with a line."""
-    from edge_signing.errors import printable
-
-    top = _UNKNOWN.fullmatch(text)
-    # A hostile key may look like a path.
-    at = None if top and isinstance(value, dict) and top[1] in value else _AT.search(text)
-    message, path = (text[: at.start()], at[1].replace("[...]", "")) if at else (text, "$")
-    unknown = _UNKNOWN.fullmatch(message)
-    if unknown:
-        path, message = f"{path}.{unknown[1]}", "unknown key"
-    place = path.removeprefix("$.").removeprefix("$")
-    hint = None
-    if path == "$.version":
-        hint = 'a semantic version has three numbers and stands in quotes if YAML needs it: "1.0.0"'
-    if not isinstance(value, dict):
-        message, place = "must be a mapping", ""
-    prefix = f"{place}: " if place else ""
-    return DescriptionError(printable(prefix + message), line=_nearest_line(path, lines), hint=hint)
-
-
-def _nearest_line(path: str, lines: Mapping[str, int]) -> int | None:
-    """Returns the line of a path, or else of what it lies in."""
-    while path not in lines and path != "$":
-        path = path[: max(path.rfind("."), path.rfind("["), 1)]
-    return lines.get(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 
-from edge_agent import description, keyrings
+from edge_agent import keyrings, model_yaml
 from edge_signing.bundle import sign_directory
 from edge_signing.durable import write_durably
 from edge_signing.ed25519 import PrivateKey
@@ -19,7 +19,7 @@ from edge_signing.keyring import Keyring
 def main() -> None:
     """Replaces the demo's signature and its keyring."""
     bundle = keyrings.DEMO_BUNDLE
-    described = description.parse((bundle / "model.yaml").read_bytes())
+    described = model_yaml.parse((bundle / "model.yaml").read_bytes())
     key = PrivateKey.generate()
     shutil.rmtree(bundle / "signatures", ignore_errors=True)
     signed = sign_directory(bundle, described.name, key)

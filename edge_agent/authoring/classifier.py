@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from edge_agent import description as descriptions
+from edge_agent import model_yaml
 from edge_agent.backends import onnx
 from edge_agent.errors import BadInputError, ModelFileError
 
@@ -182,7 +183,7 @@ def to_yaml(value: dict[str, Any]) -> bytes:
 
 def parse(value: dict[str, Any]) -> ModelDescription:
     """Parses the content of a model.yaml as a device will."""
-    return descriptions.parse(to_yaml(value))
+    return model_yaml.parse(to_yaml(value))
 
 
 def _the_two_tensors(

@@ -108,13 +108,13 @@ def sign(
     json: JsonOption = False,
 ) -> None:
     """Sign every file of a bundle; signatures of other keys over the same files stay."""
-    from edge_agent import description
+    from edge_agent import model_yaml
     from edge_agent.yaml_subset import MAX_BYTES
     from edge_signing.bundle import sign_directory
 
     try:
         with open(folder / "model.yaml", "rb") as stream:
-            described = description.parse(stream.read(MAX_BYTES + 1))
+            described = model_yaml.parse(stream.read(MAX_BYTES + 1))
     except OSError as error:
         raise BadInputError(
             f"can't be read: {error.strerror}", path=str(folder / "model.yaml")

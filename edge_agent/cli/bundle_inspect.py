@@ -8,8 +8,9 @@ import msgspec
 
 from edge_agent import clock
 from edge_agent.cli import output
-from edge_agent.description import digest_of_pipeline, parse
+from edge_agent.description import digest_of_pipeline
 from edge_agent.errors import DescriptionError
+from edge_agent.model_yaml import parse
 from edge_agent.yaml_subset import MAX_BYTES
 from edge_signing.bundle import verify
 from edge_signing.errors import SigningError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edge_agent import description, keyrings
+from edge_agent import keyrings, model_yaml
 from edge_agent.backends.registry import BACKENDS
 from edge_agent.bundles import Bundle, open_bundle
 from edge_agent.engine_choice import ChoiceMemory
@@ -94,7 +94,7 @@ def publisher(tmp_path: Path) -> Iterator[Publisher]:
 @pytest.fixture(scope="session")
 def demo() -> ModelDescription:
     """The demo bundle's model.yaml."""
-    return description.parse((keyrings.DEMO_BUNDLE / "model.yaml").read_bytes())
+    return model_yaml.parse((keyrings.DEMO_BUNDLE / "model.yaml").read_bytes())
 
 
 class Bench:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import description, keyrings, yaml_subset
+from edge_agent import description, keyrings, model_yaml, yaml_subset
 from edge_agent.errors import DescriptionError
 
 from . import models
@@ -263,14 +263,14 @@ def broken(base: str, old: str, new: str) -> bytes:
 
 def refusal(data: bytes) -> DescriptionError:
     with pytest.raises(DescriptionError) as caught:
-        description.parse(data)
+        model_yaml.parse(data)
     assert str(caught.value).isprintable()
     return caught.value
 
 
 @pytest.mark.parametrize("base", [BASE, NO_PREPROCESS, FLOAT16])
 def test_the_bases_are_right(base: str) -> None:
-    assert description.parse(base.encode()).name in ("acme/net", "a")
+    assert model_yaml.parse(base.encode()).name in ("acme/net", "a")
 
 
 @pytest.mark.parametrize(("old", "new", "line", "words"), STRUCTURE)
@@ -297,7 +297,7 @@ def test_rules_of_models_without_an_image(old: str, new: str, line: int, words: 
 def test_an_image_makes_no_whole_numbers_but_bytes() -> None:
     plain = re.sub(r"  normalize: .*\n", "", BASE).replace("[0, 1]", "[0, 255]")
     for dtype in ("uint8", "float32", "float16"):
-        description.parse(plain.replace("float32, shape: [1, 3", f"{dtype}, shape: [1, 3").encode())
+        model_yaml.parse(plain.replace("float32, shape: [1, 3", f"{dtype}, shape: [1, 3").encode())
     wide = plain.replace("float32, shape: [1, 3", "int32, shape: [1, 3")
     error = refusal(wide.encode())
     assert (error.line, error.message) == (
@@ -315,7 +315,7 @@ def test_preprocess_never_makes_infinities() -> None:
 )
 def test_semantic_versions(version: str) -> None:
     data = BASE.replace("version: 1.0.0", f'version: "{version}"').encode()
-    assert description.parse(data).version == version
+    assert model_yaml.parse(data).version == version
 
 
 @pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "1.0.0-01", "1.0.0-", "1.0.0+", "a.b.c"])
@@ -350,7 +350,7 @@ def test_the_schema_refuses_what_parse_refuses(old: str, new: str, line: int, wo
 
 
 def digest(document: models.Yaml) -> str:
-    return description.digest_of_pipeline(description.parse(models.text(document)))
+    return description.digest_of_pipeline(model_yaml.parse(models.text(document)))
 
 
 def reordered(value: Any) -> Any:
@@ -429,6 +429,6 @@ def test_a_damaged_file_is_refused_with_one_type_of_error(data: st.DataObject) -
         end = start + data.draw(st.integers(0, 6))
         text[start:end] = data.draw(st.binary(max_size=4) | st.sampled_from([b"- ", b": ", b"{}"]))
     try:
-        description.parse(bytes(text))
+        model_yaml.parse(bytes(text))
     except DescriptionError as error:
         assert str(error).isprintable()

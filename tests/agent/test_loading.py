@@ -89,7 +89,6 @@ def test_a_remembered_engine_that_is_gone_is_not_used(tmp_path: Path, pair: Bund
 def test_a_new_engine_is_measured_too(tmp_path: Path, pair: Bundle) -> None:
     engines = fakes(onnx=FakeBackend(busy_ms=SLOW_MS), tflite=FakeBackend(version=None))
     assert Bench(tmp_path / "state", engines).loader.load(pair, "auto").engine == "onnx"
-    assert Bench(tmp_path / "state", fakes()).loader.load(pair, "auto").engine in engines
     engines["tflite"] = FakeBackend()
     assert Bench(tmp_path / "state", engines).loader.load(pair, "auto").engine == "tflite"
 

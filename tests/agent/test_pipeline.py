@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent import description
+from edge_agent import model_yaml
 from edge_agent.errors import BadInputError, ImageError, ModelFileError, TensorError
 from edge_agent.images import ImageLimits
 from edge_agent.pipeline import Pipeline
@@ -20,7 +20,7 @@ IMAGE = np.arange(192, dtype="f4").reshape(1, 3, 8, 8)
 
 def pipeline(document: models.Yaml, **limits: int) -> Pipeline:
     labels = ("red", "green", "blue") if document["postprocess"]["kind"] != "raw" else ()
-    return Pipeline(description.parse(models.text(document)), labels, ImageLimits(**limits))
+    return Pipeline(model_yaml.parse(models.text(document)), labels, ImageLimits(**limits))
 
 
 def request(image: bytes | None = None, top_k: int | None = None, **tensors: Any) -> Request:

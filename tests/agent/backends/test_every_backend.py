@@ -163,11 +163,11 @@ THREADS = """
 import os, sys
 import numpy as np
 from pathlib import Path
-from edge_agent import description
+from edge_agent import model_yaml
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.registry import BACKENDS
 folder, engine, threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-described = description.parse((folder / "model.yaml").read_bytes())
+described = model_yaml.parse((folder / "model.yaml").read_bytes())
 part, backend = described.engine(engine), BACKENDS[engine]
 backend.status()
 before = len(os.listdir("/proc/self/task"))
@@ -189,7 +189,7 @@ def test_the_engine_runs_with_as_many_threads(python: Python, engine: str, threa
 UNAVAILABLE = """
 import sys
 from pathlib import Path
-from edge_agent import description
+from edge_agent import model_yaml
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.registry import BACKENDS
 from edge_agent.errors import EngineUnavailableError
@@ -209,7 +209,7 @@ for package in packages:
 sys.path.insert(0, str(Path.cwd()))
 backend = BACKENDS[engine]
 status = backend.status()
-described = description.parse((folder / "model.yaml").read_bytes())
+described = model_yaml.parse((folder / "model.yaml").read_bytes())
 part = described.engine(engine)
 try:
     backend.load(ModelFile(b""), described, part, 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from edge_agent import description
+from edge_agent import model_yaml
 from edge_agent.backends import onnx
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.binding import NativeTensor
@@ -26,7 +26,7 @@ IMAGE = np.full((1, 3, 8, 8), 5, "f4")
 
 
 def load(document: models.Yaml, data: bytes, external: dict[str, bytes] | None = None) -> Any:
-    described = description.parse(models.text(document))
+    described = model_yaml.parse(models.text(document))
     part = described.engines[0]
     return BACKEND.load(ModelFile(data, external or {}), described, part, 1)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from edge_agent import description
+from edge_agent import model_yaml
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.tflite import TfliteBackend
 from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
@@ -71,7 +71,7 @@ def load(data: bytes, **changes: Any) -> Any:
     for key, value in changes.items():
         for side in ("inputs", "outputs"):
             document[side][0][key] = value
-    described = description.parse(models.text(document))
+    described = model_yaml.parse(models.text(document))
     return BACKEND.load(ModelFile(data), described, described.engines[0], 1)
 
 
@@ -223,11 +223,11 @@ import os, sys
 from pathlib import Path
 other = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT)
 assert other == 2, other  # the number of the stderr that isn't there
-from edge_agent import description
+from edge_agent import model_yaml
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.tflite import TfliteBackend
 folder = Path(sys.argv[1])
-described = description.parse((folder / "model.yaml").read_bytes())
+described = model_yaml.parse((folder / "model.yaml").read_bytes())
 part = described.engine("tflite")
 model = ModelFile((folder / part.file).read_bytes())
 TfliteBackend().load(model, described, part, 1)
