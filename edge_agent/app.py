@@ -74,11 +74,15 @@ class Agent:
             notify=self.notify,
         )
 
-    def runtime(self) -> Runtime:
-        """Makes the runtime: it verifies and loads each model when it is first asked for."""
+    def runtime(self, progress: Progress | None = None) -> Runtime:
+        """Makes the runtime: it verifies and loads each model when it is first asked for.
+
+        Args:
+            progress: Called with bytes done and bytes in all while a bundle is hashed.
+        """
         from edge_agent.runtime import Runtime
 
-        return Runtime(lambda name: self.loader.load(self.open(name), self.config.engine))
+        return Runtime(lambda name: self.loader.load(self.open(name, progress), self.config.engine))
 
     def open(self, reference: str, progress: Progress | None = None) -> Bundle:
         """Opens a bundle for loading, if it can be trusted.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from io import BytesIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -48,7 +48,7 @@ class Bundle:
                 f"{self.description.name!r}",
                 hint="sign the bundle again",
             )
-        self._require_files()
+        require_files(self.description, verified.names())
 
     def __enter__(self) -> Bundle:
         return self
@@ -93,12 +93,20 @@ class Bundle:
             },
         )
 
-    def _require_files(self) -> None:
-        """Checks that every file that model.yaml names is there."""
-        listed = set(self.verified.names())
-        for name in _named_files(self.description):
-            if name not in listed:
-                raise DescriptionError(f"names the file {name!r}, which the bundle lacks")
+
+def require_files(description: ModelDescription, names: Collection[str]) -> None:
+    """Checks that every file that model.yaml names is there.
+
+    Args:
+        description: The model.yaml.
+        names: The bundle's files.
+
+    Raises:
+        DescriptionError: One is missing.
+    """
+    for name in _named_files(description):
+        if name not in names:
+            raise DescriptionError(f"names the file {name!r}, which the bundle lacks")
 
 
 def _named_files(description: ModelDescription) -> list[str]:

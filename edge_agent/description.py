@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import NODEFAULT, Meta, Struct
 
 SCHEMA: Final = "edge-agent/model/v1"
 MAX_TENSOR_BYTES: Final = 256 * 1024 * 1024
@@ -282,16 +282,33 @@ _PIPELINE_FIELDS: Final = ("inputs", "outputs", "engines", "preprocess", "postpr
 def digest_of_pipeline(description: ModelDescription) -> str:
     """Returns the digest of everything in model.yaml that decides an answer.
 
-    It covers inputs, outputs, engine files' names, pre- and post-processing, with defaults filled
-    in; the bundle's digest covers the files themselves.
+    It covers inputs, outputs, engine files' names, pre- and post-processing; the bundle's digest
+    covers the files themselves. Values that are a default are left out, so that a key that a later
+    version of the format adds doesn't change the digest of bundles that lack it.
 
     Returns:
         ``sha256:`` and the hex digest of canonical JSON (sorted keys, no white space).
     """
     from hashlib import sha256
 
-    parts = {name: getattr(description, name) for name in _PIPELINE_FIELDS}
+    parts = {name: _without_defaults(getattr(description, name)) for name in _PIPELINE_FIELDS}
     return "sha256:" + sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+
+
+def _without_defaults(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_without_defaults(item) for item in value]
+    if not isinstance(value, Struct):
+        return value
+    names = value.__struct_fields__
+    given = zip(names[::-1], value.__struct_defaults__[::-1], strict=False)
+    defaults = {name: default for name, default in given if default is not NODEFAULT}
+    tag = value.__struct_config__.tag
+    return ({"kind": tag} if tag else {}) | {
+        name: _without_defaults(getattr(value, name))
+        for name in names
+        if name not in defaults or getattr(value, name) != defaults[name]
+    }
 
 
 def json_schema() -> dict[str, Any]:

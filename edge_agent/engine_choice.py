@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BUDGET_MS: Final = 300.0
 _MAX_RUNS: Final = 20
+_NOISE: Final = 1.1
 _MAX_FILE_BYTES: Final = 64 * 1024
 
 
@@ -86,7 +87,7 @@ def measure(engine: str, load: Callable[[], Probe], share_ms: float) -> Measurem
 
 
 def fastest(measured: Sequence[Measurement]) -> str:
-    """Returns the engine with the smallest time; the earlier one where two are equal.
+    """Returns the first engine that is at most 10 % slower than the fastest: noise decides nothing.
 
     Raises:
         EngineUnavailableError: None can be used; the message has every reason.
@@ -98,7 +99,8 @@ def fastest(measured: Sequence[Measurement]) -> str:
             f"no engine can run this bundle here ({reasons})",
             hint="edge-agent doctor shows what is missing",
         )
-    return min(usable, key=lambda one: one.run_ms or 0.0).engine
+    limit_ms = min(one.run_ms or 0.0 for one in usable) * _NOISE
+    return next(one.engine for one in usable if (one.run_ms or 0.0) <= limit_ms)
 
 
 class ChoiceMemory:

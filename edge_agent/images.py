@@ -164,7 +164,7 @@ def _decode(data: bytes, limits: ImageLimits, background: tuple[int, int, int]) 
     if len(data) > limits.max_bytes:
         raise ImageError(
             f"the file has {len(data)} bytes, more than the limit of {limits.max_bytes}",
-            hint="scale the image down, or raise max_bytes",
+            hint="scale it down, or raise max_image_mib in config.toml",
         )
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise ImageError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.errors import ConfigError
+from edge_agent.ownership import require_ours
 
 if TYPE_CHECKING:
     from edge_signing.keyring import Keyring
@@ -21,12 +22,15 @@ def owners(path: Path) -> Keyring:
     """Returns the owner's keyring, an empty one where there is no file.
 
     Raises:
-        ConfigError: The file can't be read.
+        ConfigError: The file can't be read, or others can change it.
         edge_signing.errors.KeyringError: The file is malformed.
     """
+    from edge_signing.errors import KeyringError
     from edge_signing.keyring import Keyring
     from edge_signing.limits import MAX_KEYRING_BYTES
 
+    require_ours(path.parent)
+    require_ours(path)
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_KEYRING_BYTES + 1)
@@ -34,7 +38,11 @@ def owners(path: Path) -> Keyring:
         return Keyring()
     except OSError as error:
         raise ConfigError(f"can't be read: {error.strerror}", path=str(path)) from error
-    return Keyring.parse(data)
+    try:
+        return Keyring.parse(data)
+    except KeyringError as error:
+        place = f"{error.path}: " if error.path else ""
+        raise KeyringError(place + error.message, path=str(path), hint=error.hint) from error
 
 
 def shipped() -> Keyring:

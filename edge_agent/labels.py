@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from edge_agent.errors import DescriptionError, ModelFileError
+from edge_agent.errors import DescriptionError, ModelFileError, TensorError
 from edge_agent.types import ScoredLabel
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def rank(
         )
     values = np.asarray(output, dtype=np.float64).reshape(-1)
     if not np.isfinite(values).all():
-        raise ModelFileError(f"the output {rule.output!r} holds values that are not finite numbers")
+        raise TensorError(
+            f"the model's answer isn't finite numbers: the output {rule.output!r}",
+            hint="is the input what the model was made for?",
+        )
     scores = _activate(values, rule.activation)
     # By the values: every activation keeps their order, and rounds small ones to the same score.
     best = np.argsort(-values, kind="stable")[:top_k]

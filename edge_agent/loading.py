@@ -15,9 +15,9 @@ from edge_agent.runtime import Later, LoadedModel
 from edge_agent.types import Request
 
 if TYPE_CHECKING:
-    from edge_agent.backends.base import Backend, Session
+    from edge_agent.backends.base import Backend, ModelFile, Session
     from edge_agent.bundles import Bundle
-    from edge_agent.description import EngineFile
+    from edge_agent.description import EngineFile, ModelDescription
     from edge_agent.engine_choice import ChoiceMemory
     from edge_agent.images import ImageLimits
     from edge_agent.types import Tensor
@@ -132,9 +132,19 @@ class ModelLoader(Struct, frozen=True):
         session = Later(lambda: self._session(bundle, part))
         return LoadedModel(bundle, part, self._pipeline(bundle), session)
 
+    def load_session(
+        self, model: ModelFile, description: ModelDescription, part: EngineFile
+    ) -> Session:
+        """Makes a session of bytes that the caller vouches for.
+
+        Raises:
+            EngineUnavailableError: The engine isn't installed here, or doesn't load.
+            ModelFileError: The engine refuses the file, or it isn't as described.
+        """
+        return self.backends[part.engine].load(model, description, part, self.threads)
+
     def _session(self, bundle: Bundle, part: EngineFile) -> Session:
-        backend = self.backends[part.engine]
-        return backend.load(bundle.model_file(part), bundle.description, part, self.threads)
+        return self.load_session(bundle.model_file(part), bundle.description, part)
 
     def _pipeline(self, bundle: Bundle) -> Pipeline:
         return Pipeline(bundle.description, bundle.labels(), self.limits)
@@ -175,9 +185,11 @@ class ModelLoader(Struct, frozen=True):
         known = self.memory.recall(bundle.ref.digest, self._fingerprint())
         if any(part.engine not in known for part in parts):
             return None
-        right = [part for part in parts if known[part.engine] is not None]
-        fast = min(right, key=lambda part: known[part.engine] or 0.0, default=None)
-        return fast if fast and self.backends[fast.engine].status().available else None
+        measured = [Measurement(part.engine, known[part.engine]) for part in parts]
+        if all(one.run_ms is None for one in measured):
+            return None
+        chosen = fastest(measured)
+        return self._part(bundle, chosen) if self.backends[chosen].status().available else None
 
     def _remember(self, bundle: Bundle, measured: list[Measurement]) -> None:
         try:

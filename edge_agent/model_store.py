@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from edge_agent.errors import ModelNotFoundError, StoreError
+from edge_agent.ownership import require_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from edge_agent.bundles import Bundle
     from edge_agent.types import ModelRef
 
-_LOCK_TIMEOUT_S: Final = 10.0
+# An install holds the lock while each engine loads the bundle: seconds on a small board.
+_LOCK_TIMEOUT_S: Final = 60.0
 _SPARE_BYTES: Final = 16 * 1024**2
 _MAX_INDEX_BYTES: Final = 4 * 1024**2
 
@@ -219,6 +221,7 @@ class ModelStore:
                     _discard(folder)
 
     def _index(self) -> _Index:
+        require_ours(self._root)
         try:
             with open(self._index_file, "rb") as stream:
                 data = stream.read(_MAX_INDEX_BYTES + 1)

@@ -70,7 +70,8 @@ class Result(Struct, frozen=True):
         engine: Which engine ran: ``onnx`` or ``tflite``.
         labels: The best classes, best first; empty for raw models.
         outputs: Raw outputs by name; empty for classifiers.
-        confident: False where the best score is below the contract's min_confidence.
+        confident: False where the best score is below the contract's min_confidence; None for
+            raw models.
         timings_ms: Wall-clock milliseconds by stage: ``prepare``, ``infer``, ``answer``.
     """
 
@@ -79,5 +80,5 @@ class Result(Struct, frozen=True):
     engine: str
     labels: tuple[ScoredLabel, ...]
     outputs: Mapping[str, Tensor]
-    confident: bool
+    confident: bool | None
     timings_ms: Mapping[str, float]

@@ -162,7 +162,9 @@ def activation(found: Classifier, session: Session) -> str:
     import numpy as np
 
     shape = tuple(axis if isinstance(axis, int) else 1 for axis in found.axes)
-    noise = np.random.default_rng(0).uniform(0, 1, shape).astype(found.image.dtype)
+    random, dtype = np.random.default_rng(0), found.image.dtype
+    pixels = random.integers(0, 256, shape)
+    noise = (pixels if dtype == "uint8" else pixels / 255).astype(dtype)
     scores = session.run({found.image.name: noise})[found.scores.name].astype(np.float64)
     sums_to_one = abs(float(scores.sum()) - 1) < 1e-2
     return "none" if sums_to_one and float(scores.min()) >= 0 else "softmax"

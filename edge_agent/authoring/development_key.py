@@ -33,6 +33,7 @@ def development_key(agent: Agent) -> PrivateKey:
         save_private_key(path, key, None)
         save_public_key(path.with_suffix(".pub"), key.public)
     ring = keyrings.owners(agent.config.keyring_file)
+    # Where the key was lost, its rule is replaced by the new key's.
     if not any(key.public.keyid in rule.keys for rule in ring.rules):
         keyrings.change(
             agent.config.keyring_file,

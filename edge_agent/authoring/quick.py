@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from edge_agent.authoring import classifier
 from edge_agent.authoring.development_key import DEV_NAMES, development_key
-from edge_agent.backends import onnx
 from edge_agent.backends.base import ModelFile
+from edge_agent.bundles import MAX_MODEL_BYTES
 from edge_agent.description import digest_of_pipeline
-from edge_agent.errors import BadInputError
+from edge_agent.errors import BadInputError, ModelFileError
 from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
 from edge_agent.pipeline import Pipeline
 from edge_agent.types import Request
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from edge_agent.backends.base import Session
     from edge_signing.ed25519 import PrivateKey
 
-MAX_MODEL_BYTES: Final = 2 * 1024**3
 _GOLDEN_TOLERANCE: Final = 0.05
 
 
@@ -66,13 +65,17 @@ class QuickBundle:
     Attributes:
         path: The bundle's folder.
         name: Its name.
+        version: Its version.
         digest: ``sha256:…``.
+        keyid: The key that signed it.
         assumptions: What the model file doesn't say.
     """
 
     path: Path
     name: str
+    version: str
     digest: str
+    keyid: str
     assumptions: tuple[str, ...]
 
 
@@ -93,7 +96,7 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
     weights = f"weights/{classifier.slug(request.model.stem)}.onnx"
     value = classifier.describe(found, _name(request), request.version, weights, request.preset)
     described = classifier.parse(value)
-    session = onnx.OnnxBackend().load(model, described, described.engines[0], agent.loader.threads)
+    session = agent.loader.load_session(model, described, described.engines[0])
     value["postprocess"]["activation"] = classifier.activation(found, session)
     files = {weights: model.data} | {f"weights/{at}": data for at, data in model.external.items()}
     if request.golden:
@@ -104,7 +107,14 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
     files["labels.json"] = _json(labels)
     key = request.key or development_key(agent)
     digest = _write(out, value["name"], files, key)
-    return QuickBundle(out, value["name"], digest, _assumptions(found, value, request.preset))
+    return QuickBundle(
+        out,
+        value["name"],
+        request.version,
+        digest,
+        key.public.keyid,
+        _assumptions(found, value, request.preset),
+    )
 
 
 def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tuple[str, ...]:
@@ -120,10 +130,14 @@ def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tu
 
 
 def _read_model(path: Path) -> ModelFile:
+    from edge_signing.errors import BundleInvalid
     from edge_signing.external_data import external_files, resolve
 
     data = _read(path, MAX_MODEL_BYTES)
-    locations = sorted(external_files(BytesIO(data), len(data)))
+    try:
+        locations = sorted(external_files(BytesIO(data), len(data)))
+    except BundleInvalid as error:
+        raise ModelFileError(error.message, path=str(path), hint=error.hint) from error
     return ModelFile(
         data, {at: _read(path.parent / resolve(path.name, at), MAX_MODEL_BYTES) for at in locations}
     )

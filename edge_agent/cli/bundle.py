@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
 from edge_agent.cli import key_files, output
-from edge_agent.errors import BadInputError
 
-SCHEMA: Final = "edge-agent/bundle/v1"
-
-bundle = typer.Typer(help="Make, sign, verify and inspect bundles.", no_args_is_help=True)
+bundle = typer.Typer(
+    help="Make, sign, verify and inspect bundles.", no_args_is_help=True, rich_markup_mode=None
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
 BundleArgument = Annotated[
@@ -46,7 +45,7 @@ def quick(
         Path, typer.Option(help="Class names: a JSON array, or one a line.", metavar="FILE")
     ],
     name: Annotated[
-        str | None, typer.Option(help="Bundle name. [local/, then the file's name]")
+        str | None, typer.Option(help="Bundle name.", show_default="local/ and the file's name")
     ] = None,
     version: Annotated[str, typer.Option(help="Semantic version.")] = "0.1.0",
     preset: Annotated[
@@ -63,7 +62,8 @@ def quick(
         typer.Option(metavar="IMAGE", help="Keep this image with its answer as the health probe."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to write. [MODEL.bundle]")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where to write.", show_default="MODEL.bundle"),
     ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Private key: a name, or a .key file.")
@@ -87,7 +87,15 @@ def quick(
     )
     if json:
         output.document(
-            {"schema": SCHEMA, "name": made.name, "digest": made.digest, "path": str(made.path)}
+            {
+                "schema": "edge-agent/bundle-quick/v1",
+                "name": made.name,
+                "version": made.version,
+                "digest": made.digest,
+                "keyid": made.keyid,
+                "path": str(made.path),
+                "assumptions": list(made.assumptions),
+            }
         )
         return
     for assumption in made.assumptions:
@@ -108,24 +116,21 @@ def sign(
     json: JsonOption = False,
 ) -> None:
     """Sign every file of a bundle; signatures of other keys over the same files stay."""
-    from edge_agent import model_yaml
-    from edge_agent.yaml_subset import MAX_BYTES
+    from edge_agent.bundles import require_files
+    from edge_agent.cli.bundle_inspect import describe
     from edge_signing.bundle import sign_directory
+    from edge_signing.sources import DirectorySource
 
-    try:
-        with open(folder / "model.yaml", "rb") as stream:
-            described = model_yaml.parse(stream.read(MAX_BYTES + 1))
-    except OSError as error:
-        raise BadInputError(
-            f"can't be read: {error.strerror}", path=str(folder / "model.yaml")
-        ) from error
+    with DirectorySource(folder) as source:
+        described = describe(source)
+        require_files(described, source.names())
     private = key_files.private_key(configuration.load(), key, passphrase_file)
     with output.progress(f"signing {folder}") as progress:
         signed = sign_directory(folder, described.name, private, replace, progress)
     if json:
         output.document(
             {
-                "schema": SCHEMA,
+                "schema": "edge-agent/bundle-sign/v1",
                 "name": described.name,
                 "digest": signed.digest,
                 "keyid": signed.keyid,
@@ -151,7 +156,7 @@ def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
     if json:
         output.document(
             {
-                "schema": SCHEMA,
+                "schema": "edge-agent/bundle-verify/v1",
                 "name": ref.name,
                 "version": ref.version,
                 "digest": ref.digest,
@@ -194,7 +199,13 @@ def pack(
     with open_source(folder) as source:
         digest = write_oci_tar(source, archive)
     if json:
-        output.document({"schema": SCHEMA, "path": str(archive), "manifest_digest": digest})
+        output.document(
+            {
+                "schema": "edge-agent/bundle-pack/v1",
+                "path": str(archive),
+                "manifest_digest": digest,
+            }
+        )
         return
     output.line(f"wrote {archive}  (OCI manifest {digest})")
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from edge_agent.description import ModelDescription, TensorSpec
     from edge_signing.sources import BundleSource
 
-SCHEMA: Final = "edge-agent/bundle/v1"
+SCHEMA: Final = "edge-agent/bundle-inspect/v1"
 
 
 def inspect(agent: Agent, reference: str, as_json: bool) -> None:
     """Prints a bundle's description, files, and the verdict about it."""
     path = agent.locate(reference)
     with open_source(path) as source:
-        described = _describe(source)
+        described = describe(source)
         files, signatures = split_names(source.names())
         sizes = {name: source.size(name) for name in files}
         verdict = _verdict(agent, source)
@@ -49,7 +49,12 @@ def inspect(agent: Agent, reference: str, as_json: bool) -> None:
     _print(described, sizes, signatures, verdict)
 
 
-def _describe(source: BundleSource) -> ModelDescription:
+def describe(source: BundleSource) -> ModelDescription:
+    """Parses the model.yaml of a bundle that nobody has verified.
+
+    Raises:
+        DescriptionError: It is missing, or breaks a rule.
+    """
     if "model.yaml" not in source.names():
         raise DescriptionError("is missing", path=f"{source.location}/model.yaml")
     with source.open("model.yaml") as stream:

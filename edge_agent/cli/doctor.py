@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -24,7 +26,7 @@ def doctor(
 ) -> None:
     """Show what this machine has: processor, memory, engines, image formats, trust, store.
 
-    Exits with 5 where no engine can be used.
+    Exits with 5 where no engine can be used, with 1 where keyring or store have a problem.
     """
     from edge_agent.backends.registry import BACKENDS
     from edge_profiles.detect import detect
@@ -32,50 +34,75 @@ def doctor(
     agent = Agent(configuration.load(), output.notice)
     machine = detect()
     engines = [backend.status() for backend in BACKENDS.values()]
-    checks = {"keyring": _keyring(agent), "store": _store(agent)}
+    checks = [_keyring(agent), _store(agent)]
     if json:
         output.document(_as_json(agent, machine, engines, checks))
     else:
         _print(agent, machine, engines, checks)
     if not any(engine.available for engine in engines):
         raise typer.Exit(failures.UNAVAILABLE)
+    if any(check.problem for check in checks):
+        raise typer.Exit(failures.OTHER)
 
 
-def _keyring(agent: Agent) -> str:
+class _Check(NamedTuple):
+    """What was found of the keyring or the store: counts, or the problem."""
+
+    name: str
+    path: Path
+    counts: dict[str, int]
+    problem: str | None = None
+
+    def as_text(self) -> str:
+        found = ", ".join(f"{what}: {count}" for what, count in self.counts.items())
+        return f"{self.problem or found} ({self.path})"
+
+
+def _keyring(agent: Agent) -> _Check:
+    path = agent.config.keyring_file
     try:
         ring = agent.keyring
     except failures.expected() as error:
-        return f"PROBLEM: {failures.sentence(error)}"
-    return f"{len(ring.keys)} keys, {len(ring.rules)} rules ({agent.config.keyring_file})"
+        return _Check("keyring", path, {}, failures.sentence(error))
+    return _Check("keyring", path, {"keys": len(ring.keys), "rules": len(ring.rules)})
 
 
-def _store(agent: Agent) -> str:
+def _store(agent: Agent) -> _Check:
+    path = agent.config.state_dir
     try:
         count = sum(len(installs.bundles) for installs in agent.store.list().values())
     except failures.expected() as error:
-        return f"PROBLEM: {failures.sentence(error)}"
-    return f"{count} bundles installed ({agent.config.state_dir})"
+        return _Check("store", path, {}, failures.sentence(error))
+    return _Check("store", path, {"bundles": count})
 
 
 def _image_formats() -> list[str]:
     from PIL import features
 
     found = ["JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM"]
-    return found + [name.upper() for name in ("webp", "avif") if features.check(name)]
+    with warnings.catch_warnings():  # older Pillows warn of a feature that they don't know
+        warnings.simplefilter("ignore")
+        return found + [name.upper() for name in ("webp", "avif") if features.check(name)]
+
+
+def _threads(agent: Agent, machine: Machine) -> str:
+    if agent.config.threads:
+        return f"{agent.config.threads} (as configured)"
+    return f"{machine.cpus} (CPU affinity and cgroup quota)"
 
 
 def _print(
-    agent: Agent, machine: Machine, engines: list[EngineStatus], checks: dict[str, str]
+    agent: Agent, machine: Machine, engines: list[EngineStatus], checks: list[_Check]
 ) -> None:
     python = ".".join(map(str, sys.version_info[:3]))
     rows = [
         ["agent", f"edge-agent {__version__}, Python {python}"],
         ["board", machine.board or "not known"],
         ["processor", f"{machine.cpu_model} ({machine.arch}, kernel {machine.kernel})"],
-        ["threads", f"{agent.config.threads or machine.cpus} (affinity and cgroup quota)"],
+        ["threads", _threads(agent, machine)],
         ["memory", f"{machine.memory_mib} MiB" if machine.memory_mib else "not known"],
         ["images", ", ".join(_image_formats())],
-        *[[name, value] for name, value in checks.items()],
+        *[[check.name, check.as_text()] for check in checks],
     ]
     output.table("This machine", ["", ""], rows)
     output.table(
@@ -86,7 +113,7 @@ def _print(
 
 
 def _as_json(
-    agent: Agent, machine: Machine, engines: list[EngineStatus], checks: dict[str, str]
+    agent: Agent, machine: Machine, engines: list[EngineStatus], checks: list[_Check]
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -113,5 +140,8 @@ def _as_json(
             for one in engines
         ],
         "image_formats": _image_formats(),
-        **checks,
+        **{
+            check.name: {"path": str(check.path), **check.counts, "problem": check.problem}
+            for check in checks
+        },
     }

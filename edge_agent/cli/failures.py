@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from edge_agent import errors
-from edge_agent.cli.output import printable
+from edge_signing.errors import printable
 
 OK: Final = 0
 OTHER: Final = 1
@@ -77,5 +77,5 @@ def report(error: Exception, as_json_document: bool) -> int:
     print(f"edge-agent: {sentence(error)}", file=sys.stderr)  # noqa: T201
     hint = getattr(error, "hint", None)
     if hint:
-        print(f"  hint: {hint}", file=sys.stderr)  # noqa: T201
+        print(f"  hint: {printable(hint)}", file=sys.stderr)  # noqa: T201
     return exit_code(error)

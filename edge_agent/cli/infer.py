@@ -23,19 +23,24 @@ def infer(
     images: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="IMAGE…", help="Files, globs or folders of images; - is standard input."
+            metavar="IMAGE", help="Files, globs or folders of images; - is standard input."
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Bundle: a path, or NAME[@VERSION] of an installed one. [the demo]"),
+        typer.Option(
+            help="Bundle: a path, or NAME[@VERSION] of an installed one.", show_default="the demo"
+        ),
     ] = None,
     engine: Annotated[
-        Engine | None, typer.Option(help="Engine; auto is the fastest measured. [auto]")
+        Engine | None,
+        typer.Option(help="Engine; auto is the fastest measured.", show_default="auto"),
     ] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_TOP_K, help="Classes to print. [as bundled]"),
+        typer.Option(
+            min=1, max=MAX_TOP_K, help="Classes to print.", show_default="as the bundle says"
+        ),
     ] = None,
     inputs: Annotated[
         list[str] | None,

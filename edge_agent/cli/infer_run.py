@@ -24,12 +24,13 @@ from edge_agent.types import Request
 
 if TYPE_CHECKING:
     from edge_agent.cli.infer_options import InferOptions
+    from edge_agent.runtime import Runtime
     from edge_agent.types import Result, Tensor
 
 SCHEMA: Final = "edge-agent/infer/v1"
 IMAGE_ENDINGS: Final = (
-    ".apng", ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".pnm",
-    ".ppm", ".tif", ".tiff", ".webp",
+    ".apng", ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png",
+    ".pnm", ".ppm", ".tif", ".tiff", ".webp",
 )  # fmt: skip
 _SHOWN_VALUES: Final = 8
 
@@ -43,17 +44,20 @@ def run(options: InferOptions) -> int:
     config = configuration.load()
     if options.engine:
         config = structs.replace(config, engine=options.engine)
-    agent = Agent(config, output.notice)
-    runtime = agent.runtime()
     model = options.model or DEMO_NAME
-    max_bytes = config.max_image_mib * 1024 * 1024
+    with output.progress(f"verifying {model}") as progress:
+        runtime = Agent(config, output.notice).runtime(progress)
+        return _answer_all(runtime, model, options, config.max_image_mib * 1024 * 1024)
+
+
+def _answer_all(runtime: Runtime, model: str, options: InferOptions, max_bytes: int) -> int:
     code = failures.OK
-    tensors = _tensors(agent, model, options.inputs)
+    tensors = _tensors(runtime, model, options.inputs)
     for source in _sources(options.images) if options.images else (None,):
         try:
             image = _read(source, max_bytes) if source is not None else None
             request = Request(model, source or "input", image, tensors, options.top_k)
-            _print(runtime.infer(request), options.json)
+            _print(runtime.infer(request), source, options.json)
         except (DescriptionError, ModelFileError):
             raise  # the model is at fault: no other input will fare better
         except BadInputError as error:
@@ -61,25 +65,25 @@ def run(options: InferOptions) -> int:
     return code
 
 
-def _tensors(agent: Agent, model: str, inputs: tuple[str, ...]) -> dict[str, Tensor]:
-    """Reads the ``--input`` files. The bundle says what they must be, so it is opened first."""
+def _tensors(runtime: Runtime, model: str, inputs: tuple[str, ...]) -> dict[str, Tensor]:
+    """Reads the ``--input`` files, which must be as the model describes them."""
     if not inputs:
         return {}
     from edge_agent import tensors
 
+    described = runtime.model(model).bundle.description
     read: dict[str, Tensor] = {}
-    with agent.open(model) as bundle:
-        for given in inputs:
-            name, equals, file = given.partition("=")
-            spec = bundle.description.input(name)
-            if not equals or not file:
-                raise ConfigError(f"--input takes NAME=FILE, not {given!r}")
-            if spec is None:
-                known = ", ".join(one.name for one in bundle.description.inputs)
-                raise TensorError(f"the model has no input {name!r}; it takes {known}")
-            if name in read:
-                raise ConfigError(f"--input gives {name!r} twice")
-            read[name] = tensors.read(_read(file, tensors.MAX_BYTES), file, spec)
+    for given in inputs:
+        name, equals, file = given.partition("=")
+        spec = described.input(name)
+        if not equals or not file:
+            raise ConfigError(f"--input takes NAME=FILE, not {given!r}")
+        if spec is None:
+            known = ", ".join(one.name for one in described.inputs)
+            raise TensorError(f"the model has no input {name!r}; it takes {known}")
+        if name in read:
+            raise ConfigError(f"--input gives {name!r} twice")
+        read[name] = tensors.read(_read(file, tensors.MAX_BYTES), file, spec)
     return read
 
 
@@ -129,9 +133,9 @@ def _refuse(error: BadInputError, source: str | None, as_json: bool) -> int:
     return failures.report(error, as_json_document=False)
 
 
-def _print(result: Result, as_json: bool) -> None:
+def _print(result: Result, source: str | None, as_json: bool) -> None:
     if as_json:
-        output.document(_as_json(result))
+        output.document(_as_json(result, source))
         return
     took = sum(result.timings_ms.values())
     output.line(
@@ -141,7 +145,7 @@ def _print(result: Result, as_json: bool) -> None:
     width = max((len(one.label) for one in result.labels), default=0)
     for one in result.labels:
         output.line(f"  {one.label:<{width}}  {one.score:.3f}")
-    if not result.confident:
+    if result.confident is False:
         output.line("  (below the model's min_confidence)")
     for name, value in result.outputs.items():
         shown = " ".join(f"{number:.6g}" for number in value.reshape(-1)[:_SHOWN_VALUES].tolist())
@@ -149,10 +153,10 @@ def _print(result: Result, as_json: bool) -> None:
         output.line(f"  {name}  {value.dtype} {list(value.shape)}: {shown}{more}")
 
 
-def _as_json(result: Result) -> dict[str, Any]:
+def _as_json(result: Result, source: str | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "input": result.source,
+        "input": source,
         "model": {
             "name": result.model.name,
             "version": result.model.version,

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edge_agent import clock, keyrings
 from edge_agent import config as configuration
 from edge_agent.cli import key_files, output
-from edge_agent.errors import ConfigError
+from edge_agent.errors import BadInputError, ConfigError
 
 if TYPE_CHECKING:
     from edge_signing.ed25519 import PublicKey
     from edge_signing.keyring import Keyring, Rule
 
-SCHEMA: Final = "edge-agent/keys/v1"
-
-keys = typer.Typer(help="Make signing keys, and say which keys are trusted.", no_args_is_help=True)
+keys = typer.Typer(
+    help="Make signing keys, and say which keys are trusted.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
 
@@ -38,6 +40,13 @@ def generate(
     from edge_signing.keys import save_private_key, save_public_key
 
     path = key_files.private_path(configuration.load(), name)
+    public = path.with_suffix(".pub")
+    if path.suffix != ".key":
+        raise ConfigError("the path of a private key must end in .key", path=str(path))
+    if public.exists():
+        raise BadInputError(
+            "exists already", path=str(public), hint="choose another name, or move the key away"
+        )
     passphrase = None
     if passphrase_file is not None:
         passphrase = key_files.read_passphrase(passphrase_file)
@@ -46,12 +55,11 @@ def generate(
     key = PrivateKey.generate()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     save_private_key(path, key, passphrase)
-    public = path.with_suffix(".pub")
     save_public_key(public, key.public)
     if json:
         output.document(
             {
-                "schema": SCHEMA,
+                "schema": "edge-agent/keys-generate/v1",
                 "keyid": key.public.keyid,
                 "private": str(path),
                 "public": str(public),
@@ -75,7 +83,8 @@ def trust(
         int, typer.Option(min=1, help="How many of these keys must have signed.")
     ] = 1,
     expires: Annotated[
-        str | None, typer.Option(metavar="DATE", help="No new installs by these keys after it.")
+        str | None,
+        typer.Option(metavar="DATE", help="No new installs by these keys after it; or never."),
     ] = None,
     comment: Annotated[str | None, typer.Option(help="Whose keys these are.")] = None,
     first: Annotated[
@@ -84,22 +93,39 @@ def trust(
 ) -> None:
     """Trust keys with the bundles of some names.
 
-    The first rule whose pattern matches a bundle's name decides about it.
+    The first rule whose pattern matches a bundle's name decides about it. A rule for the same
+    pattern is replaced. What is known of a key stays unless it is said anew.
     """
     config = configuration.load()
     found = [key_files.public_key(config, one) for one in public]
-    until = _date(expires) if expires else None
+    until = _date(expires) if expires and expires != "never" else None
+    before = keyrings.owners(config.keyring_file)
 
     def edit(ring: Keyring) -> Keyring:
         for key in found:
             ring = ring.with_key(key, expires=until, comment=comment)
+            ring = ring.without_expiry(key.keyid) if expires == "never" else ring
         return ring.with_rule(bundles, [key.keyid for key in found], threshold, first=first)
 
     ring = keyrings.change(config.keyring_file, edit)
+    if any(rule.pattern == bundles for rule in before.rules):
+        output.notice(f"the rule for {bundles!r} that was there is replaced")
     output.line(f"{bundles}: {threshold} of {len(found)} keys must sign  ({config.keyring_file})")
     hidden = _hiding_rule(ring, bundles)
     if hidden is not None:
         output.notice(f"the earlier rule {hidden!r} decides first for such names; see --first")
+
+
+@keys.command()
+def untrust(
+    bundles: Annotated[
+        str, typer.Argument(metavar="PATTERN", help="The pattern of a rule, as keys list shows it.")
+    ],
+) -> None:
+    """Remove a rule; keys and other rules stay."""
+    config = configuration.load()
+    keyrings.change(config.keyring_file, lambda ring: ring.without_rule(bundles))
+    output.line(f"{bundles}: no rule of its own any more  ({config.keyring_file})")
 
 
 @keys.command()
@@ -153,14 +179,16 @@ def _rule_row(rule: Rule) -> list[str]:
 
 
 def _as_json(ring: Keyring) -> dict[str, Any]:
+    from edge_signing.keyring_file import format_time
+
     return {
-        "schema": SCHEMA,
+        "schema": "edge-agent/keys-list/v1",
         "keys": [
             {
                 "keyid": keyid,
                 "comment": entry.comment,
-                "expires": entry.expires.isoformat() if entry.expires else None,
-                "revoked": entry.revoked.isoformat() if entry.revoked else None,
+                "expires": format_time(entry.expires) if entry.expires else None,
+                "revoked": format_time(entry.revoked) if entry.revoked else None,
             }
             for keyid, entry in ring.keys.items()
         ],

@@ -39,7 +39,8 @@ def _leave(code: int) -> NoReturn:
     """
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         except OSError:
             code = code or 1
     os._exit(code)
@@ -54,7 +55,8 @@ def guarded(arguments: Sequence[str]) -> int:
 
     try:
         code = run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it was closed before we started
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     except BrokenPipeError:
@@ -86,7 +88,7 @@ def _typer(arguments: Sequence[str]) -> int:
     try:
         command.main(list(arguments), prog_name="edge-agent")
     except SystemExit as leave:
-        return leave.code if isinstance(leave.code, int) else 0
+        return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     return 0
 
 
@@ -99,6 +101,7 @@ def application(arguments: Sequence[str]) -> Any:
         help="Runs only signed model bundles: verify, pre-process, INT8 inference.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # help texts have brackets of their own
     )
     named = arguments[0] if arguments and arguments[0] in NOUNS else None
     for noun, file in NOUNS.items():

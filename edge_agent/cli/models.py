@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,9 @@ from edge_agent import config as configuration
 from edge_agent.app import Agent
 from edge_agent.cli import output
 
-SCHEMA: Final = "edge-agent/models/v1"
-
-models = typer.Typer(help="List, install and remove bundles.", no_args_is_help=True)
+models = typer.Typer(
+    help="List, install and remove bundles.", no_args_is_help=True, rich_markup_mode=None
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
 
@@ -25,7 +25,7 @@ def list_models(json: JsonOption = False) -> None:
     if json:
         output.document(
             {
-                "schema": SCHEMA,
+                "schema": "edge-agent/models-list/v1",
                 "models": [
                     {
                         "name": name,
@@ -75,11 +75,11 @@ def install(
     if json:
         output.document(
             {
-                "schema": SCHEMA,
+                "schema": "edge-agent/models-install/v1",
                 "name": ref.name,
                 "version": ref.version,
                 "digest": ref.digest,
-                "fresh": fresh,
+                "already_installed": not fresh,
             }
         )
         return
@@ -95,7 +95,9 @@ def remove(
     """Remove an installed bundle, or one version of it."""
     gone = Agent(configuration.load(), output.notice).store.remove(model)
     if json:
-        output.document({"schema": SCHEMA, "removed": [one.digest for one in gone]})
+        output.document(
+            {"schema": "edge-agent/models-remove/v1", "removed": [one.digest for one in gone]}
+        )
         return
     for one in gone:
         output.line(f"removed {model.partition('@')[0]} {one.version}  {one.digest}")

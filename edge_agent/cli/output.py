@@ -6,9 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
+
+from edge_signing.errors import printable
 
 Progress = Callable[[int, int], None]
+
+_WORTH_A_BAR_BYTES: Final = 64 * 1024 * 1024
 
 
 def line(text: str) -> None:
@@ -31,13 +35,6 @@ def document(value: Any) -> None:
     print(json.dumps(value))  # noqa: T201
 
 
-def printable(text: str) -> str:
-    """Escapes what could steer a terminal: names of files and labels are other people's text."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table; cells may wrap on a narrow terminal but are never cut."""
     from rich.console import Console
@@ -57,22 +54,58 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress | None]:
-    """Shows a progress bar on a terminal: yields a callback (bytes done, bytes in all)."""
-    if not sys.stderr.isatty():
+    """Shows a progress bar on a terminal, for work on a large bundle.
+
+    Args:
+        what: What goes on, such as ``verifying camera.tar``.
+
+    Yields:
+        A callback (bytes done, bytes in all); None where there is no terminal.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
+    bar = _Bar(what)
+    try:
+        yield bar.advance
+    finally:
+        bar.stop()
+
+
+class _Bar:
+    """A bar that appears with the first step of work that is worth one."""
+
+    def __init__(self, what: str) -> None:
+        self._what = printable(what)
+        self._shown: Any = None
+
+    def advance(self, done: int, total: int) -> None:
+        if total < _WORTH_A_BAR_BYTES:
+            return
+        if self._shown is None:
+            self._shown = _new_bar()
+            self._task = self._shown.add_task(self._what)
+            self._shown.start()
+        self._shown.update(self._task, completed=done, total=total)
+        if done >= total:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+
+
+def _new_bar() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    bar = Bar(
-        "{task.description}",
+    return Bar(
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
     )
-    with bar:
-        task = bar.add_task(what)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

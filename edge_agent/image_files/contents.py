@@ -58,7 +58,7 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
         raise ImageError(
             f"the image has {width} x {height} = {width * height} pixels, "
             f"more than the limit of {max_pixels}",
-            hint="scale it down, or raise max_pixels",
+            hint="scale it down, or raise max_image_megapixels in config.toml",
         )
 
 

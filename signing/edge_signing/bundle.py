@@ -98,7 +98,7 @@ def sign_directory(
         raise BundleChanged(
             "the bundle, or its name, has changed since it was signed",
             path=str(Path(path, stale[0])),
-            hint="sign with replace to remove the signatures over the old content",
+            hint="sign with --replace to remove the signatures over the old content",
         )
     keyid = private_key.public.keyid
     relative = f"{SIGNATURES}/{keyid}.sigstore.json"
@@ -151,12 +151,20 @@ def verify(
     manifest = parse_statement(signatures.payload)
     verdict = judge(keyring, manifest.name, signers, now, purpose)
     if not verdict.trusted:
-        raise NotTrusted(verdict.reason, path=source.location)
+        raise NotTrusted(
+            verdict.reason,
+            path=source.location,
+            hint="edge-agent keys list shows the rules in the order in which they decide",
+        )
     _check_listing(files, manifest)
     sizes = measure(source, files, limits)
     for name, digest in hash_files(source, sizes, progress):
         if digest != manifest.digests[name]:
-            raise BundleChanged("the file differs from what was signed", path=name)
+            raise BundleChanged(
+                f"the file differs from what was signed (in {source.location})",
+                path=name,
+                hint="fetch the bundle again; if it was changed on purpose, sign it again",
+            )
     check_external_data(source, files)
     return VerifiedBundle(source, manifest, signatures, verdict, sizes)
 

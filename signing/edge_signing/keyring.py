@@ -128,12 +128,12 @@ class Keyring:
     def with_key(
         self, key: PublicKey, *, expires: datetime | None = None, comment: str | None = None
     ) -> Keyring:
-        """Adds a key, or changes the expiry and comment of a known one.
+        """Adds a key, or changes the expiry or comment of a known one.
 
         Args:
             key: The key.
-            expires: Its expiry, with time zone; None for none.
-            comment: Whose it is.
+            expires: Its expiry, with time zone; None keeps a known key's.
+            comment: Whose it is; None keeps a known key's.
 
         Returns:
             The new keyring. A key that is revoked stays so.
@@ -141,9 +141,23 @@ class Keyring:
         Raises:
             KeyringError: The expiry lacks a time zone, or the comment is too long.
         """
-        known = self.keys.get(key.keyid)
-        entry = KeyEntry(key, expires, known.revoked if known else None, comment)
+        known = self.keys.get(key.keyid, KeyEntry(key))
+        entry = known._replace(
+            expires=expires or known.expires,
+            comment=known.comment if comment is None else comment,
+        )
         return self._with_entry(entry)
+
+    def without_expiry(self, keyid: str) -> Keyring:
+        """Lets a key count for ever.
+
+        Args:
+            keyid: Of a known key.
+
+        Returns:
+            The new keyring.
+        """
+        return self._with_entry(self.keys[keyid]._replace(expires=None))
 
     def with_rule(
         self, pattern: str, keyids: Iterable[str], threshold: int = 1, *, first: bool = True
@@ -154,26 +168,23 @@ class Keyring:
             pattern: Bundle names, such as `acme/*`.
             keyids: Known keys; none for an explicit no.
             threshold: How many of them must have signed.
-            first: Before all other rules, or after them.
+            first: Before all other rules; or in the place of an older rule of the same pattern,
+                else after all others.
 
         Returns:
-            The new keyring. An older rule of the same pattern goes when this one comes first,
-            since it could never match again.
+            The new keyring. An older rule of the same pattern is replaced, since of two only the
+            first could ever match.
 
         Raises:
-            KeyringError: As for the class; or the rule comes last and an older one of the same
-                pattern would hide it.
+            KeyringError: As for the class.
         """
         rule = Rule(pattern, tuple(dict.fromkeys(keyids)), threshold)
-        others = tuple(old for old in self.rules if old.pattern != pattern)
-        if first:
-            return replace(self, rules=(rule, *others))
-        if others != self.rules:
-            raise KeyringError(
-                f"an older rule {pattern!r} would hide this one",
-                hint="put the new one first, or remove the old one",
-            )
-        return replace(self, rules=(*self.rules, rule))
+        patterns = [old.pattern for old in self.rules]
+        if first or pattern not in patterns:
+            others = tuple(old for old in self.rules if old.pattern != pattern)
+            return replace(self, rules=(rule, *others) if first else (*others, rule))
+        at = patterns.index(pattern)
+        return replace(self, rules=(*self.rules[:at], rule, *self.rules[at + 1 :]))
 
     def without_rule(self, pattern: str) -> Keyring:
         """Removes the rules with exactly this pattern.

@@ -171,7 +171,7 @@ def find_signers(
         raise NotTrusted(
             f"no key of the keyring signed it{_claims(signatures)}",
             path=location,
-            hint="add the publisher's key to the keyring, if you trust it",
+            hint="if you trust its publisher: edge-agent keys trust KEY.pub --for NAME",
         )
     return list(signers.values())
 

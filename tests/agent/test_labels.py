@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_agent.description import Classification
-from edge_agent.errors import DescriptionError, ModelFileError
+from edge_agent.errors import DescriptionError, ModelFileError, TensorError
 from edge_agent.labels import parse_labels, rank
 
 ABC = ("a", "b", "c")
@@ -90,5 +90,5 @@ def test_two_rows_of_scores_are_never_taken_for_one() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "none"])
 def test_scores_that_are_no_numbers(bad: float, activation: Any) -> None:
-    with pytest.raises(ModelFileError, match="not finite"):
+    with pytest.raises(TensorError, match="isn't finite numbers"):
         rank(np.array([0.0, bad, 1.0]), rule(activation), ABC, 1)

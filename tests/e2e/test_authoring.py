@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Run, colour_model
+from .conftest import MODEL_YAML, NAME, ROOT, Publisher, Run, colour_model
 
 DEMO = ROOT / "edge_agent" / "demo" / "bundle"
 
@@ -78,8 +79,9 @@ def test_own_key_from_making_to_running_elsewhere(
     assert run("infer", photos / "coffee.png", "--model", "b.tar", **there).code == 3
     assert run("keys", "trust", "./acme.pub", "--for", "acme/*", **there).code == 0
     installed = run("models", "install", "b.tar", "--json", **there).json()
-    assert (installed["name"], installed["fresh"]) == ("acme/colour", True)
-    assert run("models", "install", "b.tar", "--json", **there).json()["fresh"] is False
+    assert (installed["name"], installed["already_installed"]) == ("acme/colour", False)
+    again = run("models", "install", "b.tar", "--json", **there).json()
+    assert again["already_installed"] is True
     assert run("infer", photos / "coffee.png", "--model", "acme/colour", **there).code == 0
     listed = run("models", "list", "--json", **there).json()["models"]
     assert [(one["name"], one["active"]) for one in listed] == [("acme/colour", True)]
@@ -132,7 +134,7 @@ def test_key_that_others_can_read_is_refused(run: Run, model: Path, tmp_path: Pa
     ("arguments", "code", "said"),
     [
         (["nowhere.onnx", "--labels", "labels.txt"], 4, "can't be read"),
-        (["labels.txt", "--labels", "labels.txt"], 3, "damaged"),
+        (["labels.txt", "--labels", "labels.txt"], 4, "labels.txt: the ONNX file is damaged"),
         (["Colour Net.onnx", "--labels", "two.txt"], 4, "2 labels"),
         (["Colour Net.onnx", "--labels", "labels.txt", "--name", "acme/x"], 4, "--key"),
         (["Colour Net.onnx", "--labels", "labels.txt", "--name", "Local/X"], 4, "Local/X"),
@@ -164,7 +166,15 @@ def test_rules_and_keys(run: Run) -> None:
         "acme/gate", "acme/*", "acme/camera", "demo/efficientnet-lite0",
     ]  # fmt: skip
     assert listed["rules"][0]["threshold"] == 2
-    assert {key["expires"] for key in listed["keys"]} == {None, "2031-01-31T00:00:00+00:00"}
+    assert {key["expires"] for key in listed["keys"]} == {None, "2031-01-31T00:00:00Z"}
+    replaced = run("keys", "trust", "a", "--for", "acme/camera", "--expires", "never")
+    assert "is replaced" in replaced.err
+    listed = run("keys", "list", "--json").json()
+    assert [rule["bundles"] for rule in listed["rules"]][2] == "acme/camera"
+    known = {key["comment"]: key["expires"] for key in listed["keys"] if key["comment"]}
+    assert known["first"] is None
+    assert run("keys", "untrust", "acme/camera").code == 0
+    assert run("keys", "untrust", "acme/camera").code == 2
     assert run("keys", "trust", "a", "--for", "x", "--expires", "soon").code == 2
     assert run("keys", "trust", "a", "--for", "x", "--threshold", "2").code == 2
     assert run("keys", "trust", "nobody", "--for", "x").code == 4
@@ -195,3 +205,74 @@ def test_archive_is_reproducible(run: Run, tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
         assert run("bundle", "pack", DEMO, name).code == 0
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+def test_a_lost_development_key_is_replaced(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run("bundle", "quick", model, "--labels", "labels.txt", "--out", "one").code == 0
+    for half in ("dev.key", "dev.pub"):
+        (tmp_path / "config/keys" / half).unlink()
+    assert run("bundle", "quick", model, "--labels", "labels.txt", "--out", "two").code == 0
+    assert run("bundle", "verify", "./one").code == 3
+    assert run("bundle", "verify", "./two").code == 0
+
+
+def test_what_is_known_of_a_key_stays(run: Run) -> None:
+    assert run("keys", "generate", "k").code == 0
+    first = ("keys", "trust", "k", "--for", "a/*", "--expires", "2020-01-01", "--comment", "Acme")
+    assert run(*first).code == 0
+    assert run("keys", "trust", "k", "--for", "b/*").code == 0
+    (key,) = [k for k in run("keys", "list", "--json").json()["keys"] if k["comment"] == "Acme"]
+    assert key["expires"] == "2020-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["./k.pub", "./k", "./k.v2"])
+def test_a_key_path_must_end_in_key(name: str, run: Run, tmp_path: Path) -> None:
+    assert run("keys", "generate", name).code == 2
+    assert not list(tmp_path.glob("k*"))
+
+
+@pytest.mark.parametrize("place", ["config", "config/keyring.json", "state"])
+def test_what_others_can_write_is_not_trusted(
+    place: str, run: Run, publisher: Publisher, tmp_path: Path
+) -> None:
+    assert run("models", "install", publisher.bundle).code == 0
+    (tmp_path / place).chmod(0o777)
+    refused = run("infer", publisher.bundle / "golden/green.png", "--model", NAME)
+    assert refused.code == 2
+    assert f"chmod go-w {tmp_path / place}" in refused.err
+
+
+def test_a_bundle_without_its_files_is_not_signed(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run("bundle", "quick", model, "--labels", "labels.txt", "--out", "b").code == 0
+    (tmp_path / "b/labels.json").unlink()
+    refused = run("bundle", "sign", "b", "--key", "dev", "--replace")
+    assert refused.code == 4
+    assert "names the file 'labels.json', which the bundle lacks" in refused.err
+
+
+def test_store_that_holds_another_bundle(run: Run, publisher: Publisher, tmp_path: Path) -> None:
+    """An older version in the newer one's place is validly signed, and still refused."""
+    assert run("models", "install", publisher.bundle).code == 0
+    (installed,) = (tmp_path / "state/bundles").iterdir()
+    publisher.put("labels.json", b'["rot", "gruen", "blau"]')
+    shutil.rmtree(publisher.bundle / "signatures")
+    publisher.sign()
+    shutil.rmtree(installed)
+    shutil.copytree(publisher.bundle, installed)
+    refused = run("infer", publisher.bundle / "golden/green.png", "--model", NAME)
+    assert refused.code == 3
+    assert "not what was installed" in refused.err
+
+
+def test_golden_is_checked_at_the_first_load(run: Run, publisher: Publisher) -> None:
+    wrong = MODEL_YAML.replace("index: 1, score", "index: 2, score")
+    publisher.put("model.yaml", wrong.encode())
+    shutil.rmtree(publisher.bundle / "signatures")
+    publisher.sign()
+    for engine in ("auto", "onnx"):
+        refused = run(
+            "infer", publisher.bundle / "golden/green.png", "--model", publisher.bundle,
+            "--engine", engine,
+        )  # fmt: skip
+        assert refused.code == 5
+        assert "golden" in refused.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +175,24 @@ def test_installed_model_by_name_and_version(publisher: Publisher, run: Run) -> 
         answer = run("infer", green, "--model", reference, "--json").json()
         assert answer["labels"][0]["label"] == "green"
     assert run("infer", green, "--model", f"{NAME}@9.9.9").code == 5
+
+
+def test_without_standard_output(environment: dict[str, str], photos: Path) -> None:
+    """A unit or a cron job may start it with everything closed."""
+    line = f"{sys.executable} -m edge_agent infer {photos}/coffee.png --engine onnx >&- 2>&- <&-"
+    assert subprocess.run(["sh", "-c", line], env=environment, timeout=50).returncode in (0, 1)
+    line = f"{sys.executable} -m edge_agent infer nowhere.png >&-"
+    done = subprocess.run(["sh", "-c", line], env=environment, timeout=50, capture_output=True)
+    assert done.returncode == 4
+    assert b"Traceback" not in done.stderr
+
+
+def test_message_is_never_lost_while_an_engine_loads(
+    run: Run, photos: Path, tmp_path: Path
+) -> None:
+    """LiteRT's chatter is kept off standard error while it loads; ours must not go with it."""
+    assert run("infer", photos / "coffee.png", "--engine", "tflite").code == 0
+    (tmp_path / "bad.png").write_bytes((photos / "coffee.png").read_bytes()[:9000])
+    for _ in range(3):
+        outcome = run("infer", "bad.png", "--engine", "tflite")
+        assert (outcome.code, "bad.png" in outcome.err) == (4, True)

@@ -179,8 +179,8 @@ def test_rules_go_first_or_last() -> None:
     keyring = keyring.with_rule("b", []).with_rule("c", [], first=False)
     assert [r.pattern for r in keyring.rules] == ["b", "a", "c"]
     assert [r.pattern for r in keyring.with_rule("c", [A.keyid]).rules] == ["c", "b", "a"]
-    with pytest.raises(KeyringError, match="hide"):
-        keyring.with_rule("a", [], first=False)
+    replaced = keyring.with_rule("a", [], first=False)
+    assert [(r.pattern, r.keys) for r in replaced.rules] == [("b", ()), ("a", ()), ("c", ())]
     assert [r.pattern for r in keyring.without_rule("a").rules] == ["b", "c"]
     with pytest.raises(KeyringError):
         keyring.without_rule("zzz")
@@ -254,3 +254,10 @@ def test_merging_keeps_the_order_of_rules_and_the_first_comment() -> None:
     assert [merged.keys[k.keyid].comment for k in (A, B)] == ["one", "B"]
     assert merge(Keyring(), one) == merge(one, Keyring()) == one
     assert Keyring.parse(merged.serialise()) == merged
+
+
+def test_what_is_known_of_a_key_stays_until_it_is_said_anew() -> None:
+    keyring = Keyring().with_key(A, expires=LATER, comment="Acme").with_key(A)
+    assert keyring.keys[A.keyid][1:] == (LATER, None, "Acme")
+    keyring = keyring.with_key(A, comment="New").without_expiry(A.keyid)
+    assert keyring.keys[A.keyid][1:] == (None, None, "New")
