@@ -161,14 +161,12 @@ class Agent:
             return bundle, self.store.install(bundle, when, self._check_copy)
 
     def check(self, bundle: Bundle) -> list[Measurement]:
-        """Runs the golden input on every engine that is installed here.
+        """Loads the bundle on every engine that is installed here, and runs its golden input.
 
         Raises:
-            GoldenMismatchError: None of them answers it rightly.
+            GoldenMismatchError: None of them answers it rightly, or even loads it.
         """
-        if bundle.description.golden is None:
-            return []
-        measured = self.loader.measure(bundle, self.loader.usable_engines(bundle), {})
+        measured = self.loader.check(bundle)
         if measured and all(one.problem for one in measured):
             raise GoldenMismatchError(
                 "; ".join(f"{one.engine}: {one.problem}" for one in measured),

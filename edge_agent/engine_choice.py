@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 BUDGET_MS: Final = 300.0
 _MAX_RUNS: Final = 20
 _NOISE: Final = 1.1
+_MAX_FINGERPRINTS: Final = 8
 _MAX_FILE_BYTES: Final = 64 * 1024
 
 
+_RunMs = dict[str, Annotated[float, Meta(ge=0)] | None]
+
+
 class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
-    fingerprint: str
-    run_ms: dict[str, Annotated[float, Meta(ge=0)] | None]
+    """By fingerprint, the newest last: threads or engine packages may change to and fro."""
+
+    by_fingerprint: dict[str, _RunMs]
     schema: Literal["edge-agent/engine-choice/v1"] = "edge-agent/engine-choice/v1"
 
 
@@ -115,12 +120,7 @@ class ChoiceMemory:
         Returns:
             Milliseconds by engine; None for an engine that can't be used.
         """
-        try:
-            with open(self._file(bundle_digest), "rb") as stream:
-                kept = msgspec.json.decode(stream.read(_MAX_FILE_BYTES), type=_Kept)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return {}
-        return kept.run_ms if kept.fingerprint == fingerprint else {}
+        return self._read(bundle_digest).get(fingerprint, {})
 
     def remember(
         self, bundle_digest: str, fingerprint: str, measured: Sequence[Measurement]
@@ -135,9 +135,18 @@ class ChoiceMemory:
         # Each with its mode: `parents` would leave the state folder open to everybody.
         self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        known = self.recall(bundle_digest, fingerprint)
-        kept = _Kept(fingerprint, known | {one.engine: one.run_ms for one in measured})
-        write_durably(self._file(bundle_digest), msgspec.json.encode(kept), 0o600)
+        kept = self._read(bundle_digest)
+        known = kept.pop(fingerprint, {}) | {one.engine: one.run_ms for one in measured}
+        newest = dict([*kept.items(), (fingerprint, known)][-_MAX_FINGERPRINTS:])
+        write_durably(self._file(bundle_digest), msgspec.json.encode(_Kept(newest)), 0o600)
+
+    def _read(self, bundle_digest: str) -> dict[str, _RunMs]:
+        try:
+            with open(self._file(bundle_digest), "rb") as stream:
+                data = stream.read(_MAX_FILE_BYTES)
+            return msgspec.json.decode(data, type=_Kept).by_fingerprint
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return {}
 
     def _file(self, bundle_digest: str) -> Path:
         return self._directory / (bundle_digest.removeprefix("sha256:") + ".json")

@@ -86,6 +86,24 @@ class ModelLoader(Struct, frozen=True):
                 measured.append(Measurement(part.engine, None, str(error)))
         return measured
 
+    def check(self, bundle: Bundle) -> list[Measurement]:
+        """Loads the bundle on every engine that this machine has, and runs its golden input.
+
+        Returns:
+            The problem of each engine; without a golden input the times are 0.
+        """
+        parts = self.usable_engines(bundle)
+        if bundle.description.golden is not None:
+            return self.measure(bundle, parts, {})
+        return [self._loads(bundle, part) for part in parts]
+
+    def _loads(self, bundle: Bundle, part: EngineFile) -> Measurement:
+        try:
+            self._session(bundle, part)
+        except AgentError as error:
+            return Measurement(part.engine, None, str(error))
+        return Measurement(part.engine, 0.0)
+
     def usable_engines(self, bundle: Bundle) -> list[EngineFile]:
         """Returns the bundle's engines that this machine has, in the publisher's order."""
         return [p for p in bundle.description.engines if self.backends[p.engine].status().available]

@@ -68,7 +68,12 @@ class Classifier:
 
 
 def look(
-    model: ModelFile, path: str, classes: int, layout: str | None, side: int | None
+    model: ModelFile,
+    path: str,
+    classes: int,
+    layout: str | None,
+    side: int | None,
+    output: str | None,
 ) -> Classifier:
     """Finds out what can be known of a classifier.
 
@@ -78,12 +83,13 @@ def look(
         classes: How many labels there are.
         layout: The layout, where the file leaves it open.
         side: Height and width in pixels, where the file leaves them open.
+        output: The output with the scores, where several could be.
 
     Raises:
         ModelFileError: ONNX Runtime refuses it, or it is no classifier of images.
         BadInputError: It leaves something open, or the labels don't fit.
     """
-    image, scores = _the_two_tensors(model, path, classes)
+    image, scores = _the_two_tensors(model, path, classes, output)
     layout = _layout(image, path, layout)
     height, width = image.shape[2:4] if layout == "NCHW" else image.shape[1:3]
     height, width = height or side, width or side
@@ -189,7 +195,7 @@ def parse(value: dict[str, Any]) -> ModelDescription:
 
 
 def _the_two_tensors(
-    model: ModelFile, path: str, classes: int
+    model: ModelFile, path: str, classes: int, output: str | None
 ) -> tuple[NativeTensor, NativeTensor]:
     inputs, outputs = onnx.describe(model, path)
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
@@ -201,9 +207,17 @@ def _the_two_tensors(
     if inputs[0].dtype not in ("float32", "float16", "uint8"):
         raise ModelFileError(f"takes images as {inputs[0].dtype}", path=path)
     fitting = [one for one in outputs if one.shape and one.shape[-1] in (classes, None)]
+    if output is not None:
+        fitting = [one for one in fitting if one.name == output]
     if not fitting:
         raise BadInputError(
             f"there are {classes} labels, but the model's output is {_shown(outputs)}", path=path
+        )
+    if len(fitting) > 1:
+        raise BadInputError(
+            f"several outputs could hold the scores: {_shown(fitting)}",
+            path=path,
+            hint="say --output NAME",
         )
     return inputs[0], fitting[0]
 

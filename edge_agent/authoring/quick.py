@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from edge_agent.authoring import classifier
 from edge_agent.authoring.development_key import DEV_NAMES, development_key
@@ -19,11 +22,14 @@ from edge_agent.errors import BadInputError, ModelFileError
 from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
 from edge_agent.pipeline import Pipeline
 from edge_agent.types import Request
+from edge_signing.bundle import sign_directory
+from edge_signing.durable import fsync_directory, write_durably
 
 if TYPE_CHECKING:
     from edge_agent.app import Agent
     from edge_agent.authoring.classifier import Classifier
     from edge_agent.backends.base import Session
+    from edge_agent.types import ScoredLabel
     from edge_signing.ed25519 import PrivateKey
 
 _GOLDEN_TOLERANCE: Final = 0.05
@@ -42,6 +48,7 @@ class QuickRequest:
         layout: Where the file leaves it open.
         size: Image side in pixels, where the file leaves it open.
         golden: An image to keep with its answer, as the health probe.
+        output: Name of the output with the scores, where several could be.
         out: The bundle's folder; None takes the model's name.
         key: The key that signs; None takes the development key, for names below ``local/``.
     """
@@ -54,6 +61,7 @@ class QuickRequest:
     layout: str | None
     size: int | None
     golden: Path | None
+    output: str | None
     out: Path | None
     key: PrivateKey | None = None
 
@@ -86,35 +94,45 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
         BadInputError: A file can't be used, or the model leaves open what must be known.
         ModelFileError: ONNX Runtime refuses the model, or it is no classifier of images.
         DescriptionError: The name or the version can't be used.
+        OSError: The bundle can't be written; nothing is left behind.
     """
     out = request.out or Path(f"{request.model.stem}.bundle")
     if out.exists():
         raise BadInputError("exists already", path=str(out), hint="choose another with --out")
     model = _read_model(request.model)
     labels = _read_labels(request.labels)
-    found = classifier.look(model, str(request.model), len(labels), request.layout, request.size)
+    value, files, told = _contents(agent, request, model, labels)
+    with _written(out, files) as staging:
+        key = request.key or development_key(agent)
+        digest = sign_directory(staging, value["name"], key).digest
+    return QuickBundle(out, value["name"], request.version, digest, key.public.keyid, told)
+
+
+def _contents(
+    agent: Agent, request: QuickRequest, model: ModelFile, labels: tuple[str, ...]
+) -> tuple[dict[str, Any], dict[str, bytes], tuple[str, ...]]:
+    """Returns model.yaml, all files by name, and what was assumed."""
+    found = classifier.look(
+        model, str(request.model), len(labels), request.layout, request.size, request.output
+    )
     weights = f"weights/{classifier.slug(request.model.stem)}.onnx"
     value = classifier.describe(found, _name(request), request.version, weights, request.preset)
     described = classifier.parse(value)
     session = agent.loader.load_session(model, described, described.engines[0])
     value["postprocess"]["activation"] = classifier.activation(found, session)
+    told = _assumptions(found, value, request.preset)
     files = {weights: model.data} | {f"weights/{at}": data for at, data in model.external.items()}
     if request.golden:
-        value["golden"], image = _golden(agent, request.golden, value, labels, session)
-        files[value["golden"]["image"]] = image
+        best, image = _golden(agent, request.golden, value, labels, session)
+        name = f"golden/{classifier.slug(request.golden.stem)}{request.golden.suffix.lower()}"
+        top = {"index": best.index, "score": best.score, "tolerance": _GOLDEN_TOLERANCE}
+        value["golden"] = {"image": name, "top": top}
+        files[name] = image
+        told += (f"the right answer to {request.golden} is {best.label} ({best.score:.3f})",)
     value["pipeline_digest"] = digest_of_pipeline(classifier.parse(value))
     files["model.yaml"] = classifier.to_yaml(value)
-    files["labels.json"] = _json(labels)
-    key = request.key or development_key(agent)
-    digest = _write(out, value["name"], files, key)
-    return QuickBundle(
-        out,
-        value["name"],
-        request.version,
-        digest,
-        key.public.keyid,
-        _assumptions(found, value, request.preset),
-    )
+    files["labels.json"] = msgspec.json.encode(labels)
+    return value, files, told
 
 
 def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tuple[str, ...]:
@@ -161,16 +179,10 @@ def _read_labels(path: Path) -> tuple[str, ...]:
     if data.lstrip().startswith(b"["):
         return parse_labels(data, str(path))
     try:
-        lines = data.decode("utf-8").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise BadInputError("is neither UTF-8 text nor JSON", path=str(path)) from error
     return tuple(line.strip() for line in lines if line.strip())
-
-
-def _json(labels: tuple[str, ...]) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(labels)
 
 
 def _name(request: QuickRequest) -> str:
@@ -193,35 +205,27 @@ def _golden(
     value: dict[str, Any],
     labels: tuple[str, ...],
     session: Session,
-) -> tuple[dict[str, Any], bytes]:
-    """Asks the model for its answer, and returns the golden entry with the image."""
+) -> tuple[ScoredLabel, bytes]:
+    """Returns the model's answer to the golden image, and the image."""
     described = classifier.parse(value)
     image = _read(path, agent.limits.max_bytes)
     pipeline = Pipeline(described, labels, agent.limits)
-    inputs = pipeline.prepare(Request(described.name, str(path), image), described.inputs[0].layout)
-    best = pipeline.answer(session.run(inputs), 1)[0]
-    entry = {
-        "image": f"golden/{classifier.slug(path.stem)}{path.suffix.lower()}",
-        "top": {"index": best.index, "score": best.score, "tolerance": _GOLDEN_TOLERANCE},
-    }
-    return entry, image
+    inputs = pipeline.prepare(Request(described.name, str(path), image), None)
+    return pipeline.answer(session.run(inputs), 1)[0], image
 
 
-def _write(out: Path, name: str, files: Mapping[str, bytes], key: PrivateKey) -> str:
-    """Writes and signs the bundle beside its place, then renames it there."""
-    from edge_signing.bundle import sign_directory
-    from edge_signing.durable import fsync_directory, write_durably
-
+@contextmanager
+def _written(out: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Writes files beside their place, and renames them there when the block ends well."""
     staging = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         for file, data in files.items():
             (staging / file).parent.mkdir(parents=True, exist_ok=True)
             write_durably(staging / file, data)
-        digest = sign_directory(staging, name, key).digest
+        yield staging
         staging.rename(out)
         fsync_directory(out.parent)
     except OSError as error:
-        raise BadInputError(f"can't be written: {error.strerror}", path=str(out)) from error
+        raise OSError(error.errno, f"can't be written: {error.strerror}", str(out)) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return digest

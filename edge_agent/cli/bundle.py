@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -61,6 +62,10 @@ def quick(
         Path | None,
         typer.Option(metavar="IMAGE", help="Keep this image with its answer as the health probe."),
     ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option("--output", metavar="NAME", help="Needed where several outputs could fit."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where to write.", show_default="MODEL.bundle"),
@@ -83,7 +88,19 @@ def quick(
     private = key_files.private_key(agent.config, key, passphrase_file) if key else None
     made = make(
         agent,
-        QuickRequest(model, labels, name, version, preset.value, order, size, golden, out, private),
+        QuickRequest(
+            model,
+            labels,
+            name=name,
+            version=version,
+            preset=preset.value,
+            layout=order,
+            size=size,
+            golden=golden,
+            output=outputs,
+            out=out,
+            key=private,
+        ),
     )
     if json:
         output.document(
@@ -101,8 +118,20 @@ def quick(
     for assumption in made.assumptions:
         output.line(f"assumed: {assumption}")
     output.line(f"signed {made.name} {version}  {made.digest}")
-    shown = made.path if made.path.is_absolute() else f"./{made.path}"
-    output.line(f"try it: edge-agent infer IMAGE --model {shown}")
+    path = quote(str(made.path if made.path.is_absolute() else f"./{made.path}"))
+    if not _is_trusted(agent, made.path):
+        output.line(f"trust it: edge-agent keys trust {key} --for {quote(made.name)}")
+    output.line(f"try it: edge-agent infer IMAGE --model {path}")
+
+
+def _is_trusted(agent: Agent, path: Path) -> bool:
+    from edge_signing.errors import NotTrusted
+
+    try:
+        agent.open(str(path.resolve())).verified.close()
+    except NotTrusted:
+        return False
+    return True
 
 
 @bundle.command()
@@ -144,7 +173,10 @@ def sign(
 
 @bundle.command()
 def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
-    """Check a bundle as before every load: trust, every byte, model.yaml, golden answer."""
+    """Check trust, every byte, model.yaml, and on each engine that it loads and answers rightly.
+
+    The right answer is that of the bundle's golden input, if it has one.
+    """
     agent = Agent(configuration.load(), output.notice)
     with (
         output.progress(f"verifying {bundle}") as progress,
@@ -152,6 +184,7 @@ def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
     ):
         signers = opened.verified.verdict.signers
         measured = agent.check(opened)
+        has_golden = opened.description.golden is not None
         ref = opened.ref
     if json:
         output.document(
@@ -162,7 +195,8 @@ def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
                 "digest": ref.digest,
                 "trusted": True,
                 "signers": list(signers),
-                "golden": [
+                "has_golden": has_golden,
+                "engines": [
                     {"engine": one.engine, "ok": one.problem is None, "problem": one.problem}
                     for one in measured
                 ],
@@ -171,8 +205,9 @@ def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
         return
     output.line(f"trusted: {ref.name} {ref.version}  {ref.digest}")
     output.line(f"  signed by {', '.join(keyid[:16] for keyid in signers)}")
+    fine = "the golden answer is right" if has_golden else "loads; no golden input to try"
     for one in measured:
-        output.line(f"  golden answer on {one.engine}: {one.problem or 'right'}")
+        output.line(f"  {one.engine}: {one.problem or fine}")
 
 
 @bundle.command()

@@ -56,7 +56,7 @@ def _answer_all(runtime: Runtime, model: str, options: InferOptions, max_bytes: 
     for source in _sources(options.images) if options.images else (None,):
         try:
             image = _read(source, max_bytes) if source is not None else None
-            request = Request(model, source or "input", image, tensors, options.top_k)
+            request = Request(model, source or "--input", image, tensors, options.top_k)
             _print(runtime.infer(request), source, options.json)
         except (DescriptionError, ModelFileError):
             raise  # the model is at fault: no other input will fare better
@@ -94,14 +94,18 @@ def _sources(arguments: tuple[str, ...]) -> Iterator[str]:
         if argument == "-" or path.is_file():
             yield argument
         elif path.is_dir():
-            found = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_ENDINGS)
-            yield from map(str, found or [path])
-        elif any(mark in argument for mark in "*?["):
+            images = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_ENDINGS)
+            yield from map(str, images or [path])
+        elif _is_pattern(argument):
             from glob import glob
 
             yield from sorted(glob(argument, recursive=True)) or [argument]  # noqa: PTH207
         else:
             yield argument
+
+
+def _is_pattern(argument: str) -> bool:
+    return any(mark in argument for mark in "*?[")
 
 
 def _read(source: str, max_bytes: int) -> bytes:
@@ -116,6 +120,8 @@ def _read(source: str, max_bytes: int) -> bytes:
         raise ImageError("is a folder without images", path=source) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, FileNotFoundError) and _is_pattern(source):
+            raise BadInputError("no file matches", path=source) from error
         raise BadInputError(f"can't be read: {reason}", path=source) from error
     if len(data) > max_bytes:
         raise BadInputError(

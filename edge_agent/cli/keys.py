@@ -90,6 +90,7 @@ def trust(
     first: Annotated[
         bool, typer.Option("--first", help="Put the rule before all others, not after them.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Trust keys with the bundles of some names.
 
@@ -102,18 +103,31 @@ def trust(
     before = keyrings.owners(config.keyring_file)
 
     def edit(ring: Keyring) -> Keyring:
-        for key in found:
-            ring = ring.with_key(key, expires=until, comment=comment)
+        for name, key in zip(public, found, strict=True):
+            known = ring.keys.get(key.keyid)
+            own = comment or (None if known and known.comment else Path(name).stem)
+            ring = ring.with_key(key, expires=until, comment=own)
             ring = ring.without_expiry(key.keyid) if expires == "never" else ring
         return ring.with_rule(bundles, [key.keyid for key in found], threshold, first=first)
 
+    _refuse_revoked(before, found)
     ring = keyrings.change(config.keyring_file, edit)
-    if any(rule.pattern == bundles for rule in before.rules):
-        output.notice(f"the rule for {bundles!r} that was there is replaced")
-    output.line(f"{bundles}: {threshold} of {len(found)} keys must sign  ({config.keyring_file})")
-    hidden = _hiding_rule(ring, bundles)
-    if hidden is not None:
-        output.notice(f"the earlier rule {hidden!r} decides first for such names; see --first")
+    _warn(before, ring, bundles, [key.keyid for key in found])
+    if json:
+        output.document(
+            {
+                "schema": "edge-agent/keys-trust/v1",
+                "bundles": bundles,
+                "keys": [key.keyid for key in found],
+                "threshold": threshold,
+            }
+        )
+        return
+    keyids = ", ".join(key.keyid[:16] for key in found)
+    output.line(
+        f"bundles named {bundles} must be signed by {threshold} of these keys: {keyids}"
+        f"  ({config.keyring_file})"
+    )
 
 
 @keys.command()
@@ -121,21 +135,29 @@ def untrust(
     bundles: Annotated[
         str, typer.Argument(metavar="PATTERN", help="The pattern of a rule, as keys list shows it.")
     ],
+    json: JsonOption = False,
 ) -> None:
     """Remove a rule; keys and other rules stay."""
     config = configuration.load()
     keyrings.change(config.keyring_file, lambda ring: ring.without_rule(bundles))
+    if json:
+        output.document({"schema": "edge-agent/keys-untrust/v1", "bundles": bundles})
+        return
     output.line(f"{bundles}: no rule of its own any more  ({config.keyring_file})")
 
 
 @keys.command()
 def revoke(
     key: Annotated[str, typer.Argument(help="A keyid (8 digits or more), a .pub file or a name.")],
+    json: JsonOption = False,
 ) -> None:
     """Revoke a key: nothing that needs its signature loads any more."""
     config = configuration.load()
     public = _known_key(config, key)
     keyrings.change(config.keyring_file, lambda ring: ring.revoke(public, clock.now()))
+    if json:
+        output.document({"schema": "edge-agent/keys-revoke/v1", "keyid": public.keyid})
+        return
     output.line(f"revoked {public.keyid}  ({config.keyring_file})")
 
 
@@ -209,6 +231,30 @@ def _date(text: str) -> datetime:
     except ValueError as error:
         raise ConfigError(f"--expires takes a date such as 2027-12-31, not {text!r}") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _refuse_revoked(ring: Keyring, keys: list[PublicKey]) -> None:
+    for key in keys:
+        entry = ring.keys.get(key.keyid)
+        if entry and entry.revoked:
+            raise ConfigError(
+                f"the key {key.keyid[:16]} is revoked, and counts for nothing any more",
+                hint="make a new key",
+            )
+
+
+def _warn(before: Keyring, after: Keyring, bundles: str, keyids: list[str]) -> None:
+    """Tells of what the owner may not have meant."""
+    old = next((rule for rule in before.rules if rule.pattern == bundles), None)
+    if old and old != next(rule for rule in after.rules if rule.pattern == bundles):
+        output.notice(f"the rule for {bundles!r} that was there is replaced")
+    hidden = _hiding_rule(after, bundles)
+    if hidden is not None:
+        output.notice(f"the earlier rule {hidden!r} decides first for such names; see --first")
+    for keyid in keyids:
+        expires = after.keys[keyid].expires
+        if expires and expires <= clock.now():
+            output.notice(f"the key {keyid[:16]} has expired: it installs nothing new")
 
 
 def _hiding_rule(ring: Keyring, pattern: str) -> str | None:

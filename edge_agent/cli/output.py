@@ -41,7 +41,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(title=title, title_justify="left")
+    shown = Table(title=title, title_justify="left", show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:

@@ -49,7 +49,10 @@ def open_durably(path: str | os.PathLike[str], mode: int = 0o644) -> Iterator[Bi
     temporary = target.with_name(f".{target.name[:_KEPT]}.{os.urandom(8).hex()}.tmp")
     # Created with no more than the final mode: at no moment can more people read it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, mode)
+    try:
+        descriptor = os.open(temporary, flags, mode)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(target)) from error
     try:
         with open(descriptor, "wb") as stream:
             os.fchmod(stream.fileno(), mode)

@@ -131,7 +131,7 @@ class Keyring:
         """Adds a key, or changes the expiry or comment of a known one.
 
         Args:
-            key: The key.
+            key: The key; one that is revoked stays so.
             expires: Its expiry, with time zone; None keeps a known key's.
             comment: Whose it is; None keeps a known key's.
 

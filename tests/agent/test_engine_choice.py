@@ -148,7 +148,7 @@ def test_what_was_measured_is_recalled(memory: ChoiceMemory, file: Path) -> None
     assert memory.recall(DIGEST, "f1") == {"a": 2.0, "d": None}
     memory.remember(DIGEST, "f1", [B, Measurement("a", 3.0)])
     assert memory.recall(DIGEST, "f1") == {"a": 3.0, "b": 1.0, "d": None}
-    assert json.loads(file.read_bytes())["fingerprint"] == "f1"
+    assert list(json.loads(file.read_bytes())["by_fingerprint"]) == ["f1"]
 
 
 def test_another_machine_or_other_bytes_are_measured_again(memory: ChoiceMemory) -> None:
@@ -165,7 +165,7 @@ def test_the_folders_are_the_agents_alone(memory: ChoiceMemory, file: Path) -> N
     assert modes == [0o600, 0o700, 0o700]
 
 
-GOOD = {"schema": "edge-agent/engine-choice/v1", "fingerprint": "f1", "run_ms": {"a": 2.0}}
+GOOD = {"schema": "edge-agent/engine-choice/v1", "by_fingerprint": {"f1": {"a": 2.0}}}
 DAMAGED = {
     "empty": b"",
     "zeros": bytes(80),
@@ -175,9 +175,9 @@ DAMAGED = {
     "a number": b"1",
     "null": b"null",
     "another schema": json.dumps(GOOD | {"schema": "v2"}).encode(),
-    "no times": json.dumps({k: v for k, v in GOOD.items() if k != "run_ms"}).encode(),
-    "times that are none": json.dumps(GOOD | {"run_ms": {"a": "fast"}}).encode(),
-    "a time before it began": json.dumps(GOOD | {"run_ms": {"a": -1}}).encode(),
+    "no times": json.dumps({k: v for k, v in GOOD.items() if k != "by_fingerprint"}).encode(),
+    "times that are none": json.dumps(GOOD | {"by_fingerprint": {"f1": {"a": "fast"}}}).encode(),
+    "a time before it began": json.dumps(GOOD | {"by_fingerprint": {"f1": {"a": -1}}}).encode(),
     "too deep": b"[" * 60_000,
     "too long": json.dumps(GOOD | {"x": "x" * 70_000}).encode(),
 }

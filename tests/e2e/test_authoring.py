@@ -44,7 +44,7 @@ def test_the_demo_model_made_anew_gives_the_same_answer(run: Run, photos: Path) 
     )
     assert mine == demo
     checked = run("bundle", "verify", "./mine", "--json").json()
-    assert checked["golden"] == [{"engine": "onnx", "ok": True, "problem": None}]
+    assert checked["engines"] == [{"engine": "onnx", "ok": True, "problem": None}]
 
 
 def test_probabilities_get_no_second_softmax(run: Run, tmp_path: Path, photos: Path) -> None:
@@ -59,6 +59,29 @@ def test_probabilities_get_no_second_softmax(run: Run, tmp_path: Path, photos: P
     assert "holds probabilities" in made.out
 
 
+def test_several_outputs_are_not_guessed(run: Run, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, load_model_from_string
+
+    model = load_model_from_string(colour_model())
+    model.graph.output.append(helper.make_tensor_value_info("flat", TensorProto.FLOAT, [1, 3]))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "l.txt").write_text("\ufeffred\r\ngreen\r\nblue\r\n")
+    refused = run("bundle", "quick", "m.onnx", "--labels", "l.txt")
+    assert refused.code == 4
+    assert "hint: say --output NAME" in refused.err
+    made = run("bundle", "quick", "m.onnx", "--labels", "l.txt", "--output", "flat")
+    assert "the output 'flat' holds" in made.out
+    assert json.loads((tmp_path / "m.bundle/labels.json").read_text()) == ["red", "green", "blue"]
+
+
+def test_nothing_is_left_where_it_cannot_be_written(run: Run, model: Path, tmp_path: Path) -> None:
+    refused = run("bundle", "quick", model, "--labels", "labels.txt", "--out", "no/b")
+    assert refused.code == 0  # folders are made
+    (tmp_path / "file").write_bytes(b"")
+    refused = run("bundle", "quick", model, "--labels", "labels.txt", "--out", "file/b")
+    assert (refused.code, "can't be written" in refused.err) == (1, True)
+
+
 def test_own_key_from_making_to_running_elsewhere(
     run: Run, model: Path, tmp_path: Path, photos: Path
 ) -> None:
@@ -68,6 +91,7 @@ def test_own_key_from_making_to_running_elsewhere(
         "--key", "acme", "--out", "b",
     )  # fmt: skip
     assert made.code == 0, made.err
+    assert "trust it: edge-agent keys trust acme --for acme/colour" in made.out
     assert run("bundle", "verify", "./b").code == 3  # nobody trusts the key yet
     assert run("keys", "trust", "acme", "--for", "acme/*").code == 0
     assert run("bundle", "verify", "./b").code == 0
@@ -195,6 +219,22 @@ def test_inspect_shows_what_is_not_trusted(run: Run, model: Path, tmp_path: Path
     assert "extra" in shown["reason"]
     assert shown["model"]["name"] == "local/colour-net"
     assert "NOT trusted" in run("bundle", "inspect", "./b").out
+
+
+def test_description_that_the_model_contradicts(run: Run, publisher: Publisher) -> None:
+    """Found when it is verified or installed, golden input or not."""
+    without = MODEL_YAML.partition("golden:")[0]
+    text = without.replace("name: image,", "name: picture,").replace(
+        "input: image", "input: picture"
+    )
+    publisher.put("model.yaml", text.encode())
+    shutil.rmtree(publisher.bundle / "signatures")
+    publisher.sign()
+    for command in (("bundle", "verify"), ("models", "install")):
+        refused = run(*command, publisher.bundle)
+        assert refused.code == 5
+        assert "the file has no input 'picture'; it has image" in refused.err
+    assert run("models", "list", "--json").json()["models"] == []
 
 
 def test_schema_is_json(run: Run) -> None:

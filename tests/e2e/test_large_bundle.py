@@ -44,7 +44,10 @@ def test_memory_stays_constant(large: Path, run: Run) -> None:
 
 @pytest.mark.timeout(180)
 def test_progress_bar_on_a_terminal(large: Path, environment: dict[str, str]) -> None:
-    ours, theirs = pty.openpty()
+    try:
+        ours, theirs = pty.openpty()
+    except OSError:
+        pytest.skip("this container has no /dev/pts")
     with subprocess.Popen(
         [sys.executable, "-m", "edge_agent", "bundle", "verify", str(large)],
         stdout=subprocess.PIPE,
