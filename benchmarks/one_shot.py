@@ -169,6 +169,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages are compiled too
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as the agent does: for both
         os.environ["EDGE_AGENT_STATE_DIR"] = str(folder / "state")
         os.environ["EDGE_AGENT_CONFIG_DIR"] = str(folder / "config")
         rows = one_shot(folder, options.runs)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_agent import clock, keyrings
-from edge_agent.errors import GoldenMismatchError, MismatchError, ModelNotFoundError
+from edge_agent.errors import (
+    ConfigError,
+    GoldenMismatchError,
+    MismatchError,
+    ModelNotFoundError,
+)
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Bundle, Progress
@@ -100,6 +106,8 @@ class Agent:
 
         path, installed = self._find(reference)
         bundle = self._open(path, Purpose.LOAD, progress)
+        if not installed:
+            self._tell_of_expired_keys(bundle)
         if installed and not self.store.is_expected(path, reference, bundle.ref):
             bundle.verified.close()
             raise MismatchError(
@@ -121,28 +129,37 @@ class Agent:
         return self._open(path, Purpose.INSTALL, progress)
 
     def locate(self, reference: str) -> Path:
-        """Finds a bundle: what looks like a path is one, then installed names, then any path.
+        """Finds a bundle: what begins with ``.`` or ``/`` or ends in ``.tar`` is a path.
 
         Raises:
             ModelNotFoundError: There is none.
         """
         return self._find(reference)[0]
 
+    def _tell_of_expired_keys(self, bundle: Bundle) -> None:
+        for keyid in bundle.verified.verdict.signers:
+            expires = self.keyring.keys[keyid].expires
+            if expires and expires <= clock.now():
+                self.notify(
+                    f"the key {keyid[:16]} of {bundle.ref.name} expired on {expires.date()}: the "
+                    "bundle runs from its path, but can't be installed"
+                )
+
     def _find(self, reference: str) -> tuple[Path, bool]:
         """Returns where a bundle is, and whether the store says so."""
-        path = Path(reference).expanduser()
-        if reference.startswith((".", "/", "~")) or reference.endswith(".tar"):
-            return path, False
+        if not reference or reference.endswith("@"):
+            raise ConfigError(f"{reference!r} is not the name of a model")
+        if reference.startswith((".", "/")) or reference.endswith(".tar"):
+            return Path(reference), False
         installed = self.store.find(reference)
         if installed is not None:
             return installed, True
         if reference == DEMO_NAME:
             return keyrings.DEMO_BUNDLE, False
-        if path.exists():
-            return path, False
+        beside = f"; is ./{reference} meant?" if os.path.lexists(reference) else ""
         raise ModelNotFoundError(
-            f"no model {reference!r} is installed, and there is no such file or folder",
-            hint="edge-agent models list shows what is installed",
+            f"no model {reference!r} is installed{beside}",
+            hint="edge-agent models list shows what is installed; a path begins with ./ or /",
         )
 
     def install(self, path: Path, progress: Progress | None = None) -> tuple[Bundle, bool]:

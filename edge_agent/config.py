@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from edge_agent.errors import ConfigError
+from edge_agent.files import read_regular
 
 ENGINES: Final = ("auto", "onnx", "tflite")
 MAX_FILE_BYTES: Final = 64 * 1024
@@ -97,8 +98,7 @@ def _xdg(environment: Mapping[str, str], variable: str, default: Path) -> Path:
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
+        data = read_regular(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as error:

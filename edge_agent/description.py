@@ -23,6 +23,18 @@ _SEMVER = (
 )
 _BUNDLE_NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*(/[a-z0-9]+([._-][a-z0-9]+)*)*(?!\n)$"
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$"
+_TASK = r"^[a-z][a-z0-9-]*(?!\n)$"
+_DIGEST = r"^sha256:[0-9a-f]{64}(?!\n)$"
+# What each of them takes, for people.
+PATTERN_WORDS: Final = {
+    _SEMVER: "a semantic version: write three numbers, such as 1.0.0",
+    _BUNDLE_NAME: (
+        "a bundle name: lower-case letters, digits, '.', '_' and '-', in parts joined by '/'"
+    ),
+    _IDENTIFIER: "the name of an axis: letters, digits and '_', a digit not first",
+    _TASK: "a task: lower-case letters, digits and '-', such as image-classification",
+    _DIGEST: "a digest: sha256: and 64 hexadecimal digits in lower case",
+}
 
 DType = Literal[
     "float32", "float16", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64", "bool"
@@ -251,7 +263,7 @@ class ModelDescription(_Part, frozen=True, kw_only=True):
     schema: Literal["edge-agent/model/v1"]
     name: BundleName
     version: Version
-    task: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]*(?!\n)$", max_length=64)]
+    task: Annotated[str, Meta(pattern=_TASK, max_length=64)]
     summary: Annotated[str, Meta(max_length=200)] | None = None
     license: Annotated[str, Meta(max_length=100)] | None = None
     inputs: Annotated[tuple[TensorSpec, ...], Meta(min_length=1, max_length=64)]
@@ -261,7 +273,7 @@ class ModelDescription(_Part, frozen=True, kw_only=True):
     postprocess: Classification | Raw
     contract: Contract = Contract()
     golden: Golden | None = None
-    pipeline_digest: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}(?!\n)$")] | None = None
+    pipeline_digest: Annotated[str, Meta(pattern=_DIGEST)] | None = None
 
     def input(self, name: str) -> TensorSpec | None:
         """Returns the input of that name."""

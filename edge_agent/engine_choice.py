@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from edge_agent.errors import EngineUnavailableError, GoldenMismatchError
+from edge_agent.ownership import private_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,9 +133,7 @@ class ChoiceMemory:
         """
         from edge_signing.durable import write_durably
 
-        # Each with its mode: `parents` would leave the state folder open to everybody.
-        self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._directory.mkdir(mode=0o700, exist_ok=True)
+        private_folder(self._directory, 0o700)
         kept = self._read(bundle_digest)
         known = kept.pop(fingerprint, {}) | {one.engine: one.run_ms for one in measured}
         newest = dict([*kept.items(), (fingerprint, known)][-_MAX_FINGERPRINTS:])

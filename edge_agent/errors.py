@@ -83,6 +83,10 @@ class EngineUnavailableError(UnavailableError):
     """The engine is not installed here, or does not load."""
 
 
+class EngineFailedError(UnavailableError):
+    """The engine took the input and failed over it: out of memory, or a fault in the model."""
+
+
 class GoldenMismatchError(UnavailableError):
     """An engine answered the bundle's own golden input wrongly on this machine."""
 

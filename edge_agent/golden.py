@@ -62,6 +62,7 @@ def difference(
 
 
 def _output_difference(bundle: Bundle, file: str, have: Tensor) -> float:
+    """Returns the largest difference of any element; infinite where two can't be compared."""
     import numpy as np
 
     from edge_agent import npy
@@ -69,7 +70,28 @@ def _output_difference(bundle: Bundle, file: str, have: Tensor) -> float:
     want = npy.parse(bundle.read(file, MAX_PROBE_BYTES), file)
     if want.shape != have.shape:
         return float("inf")
+    if have.dtype.kind in "iub":
+        return _whole_difference(want, have)
     wanted, had = want.astype(np.float64), have.astype(np.float64)
     differ = wanted != had  # infinities that are equal have no difference to compute
     gap = np.abs(wanted[differ] - had[differ])
     return float("inf") if np.isnan(gap).any() else float(gap.max(initial=0.0))
+
+
+def _whole_difference(want: Tensor, have: Tensor) -> float:
+    """As above, exact: float64 has no 2**53 + 1.
+
+    Args:
+        want: Any numbers; one that isn't a whole number of 64 bits is never met.
+        have: Integers or truth values of at most 64 bits with sign.
+    """
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):  # what doesn't fit is found by the comparison
+        wanted, had = want.astype(np.int64), have.astype(np.int64)
+    inside = want < 2**63 if want.dtype.kind in "fu" else True
+    if not np.all(inside & (wanted == want)):
+        return float("inf")
+    # Modulo 2**64, so that no difference of two 64-bit numbers overflows.
+    high, low = np.maximum(wanted, had).astype(np.uint64), np.minimum(wanted, had).astype(np.uint64)
+    return int((high - low).max(initial=0))

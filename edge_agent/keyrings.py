@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.errors import ConfigError
-from edge_agent.ownership import require_ours
+from edge_agent.files import read_regular
+from edge_agent.ownership import locked, private_folder, require_ours
 
 if TYPE_CHECKING:
     from edge_signing.keyring import Keyring
 
 DEMO_BUNDLE: Final = Path(__file__).parent / "demo" / "bundle"
+_LOCK_TIMEOUT_S: Final = 10.0
 DEMO_KEYRING: Final = Path(__file__).parent / "demo" / "keyring.json"
 
 
@@ -32,8 +32,7 @@ def owners(path: Path) -> Keyring:
     require_ours(path.parent)
     require_ours(path)
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(MAX_KEYRING_BYTES + 1)
+        data = read_regular(path, MAX_KEYRING_BYTES)
     except FileNotFoundError:
         return Keyring()
     except OSError as error:
@@ -63,22 +62,23 @@ def change(path: Path, edit: Callable[[Keyring], Keyring]) -> Keyring:
     """Changes the owner's keyring, one writer at a time, durably.
 
     Raises:
-        ConfigError: It can't be read or written, or somebody else is changing it.
+        ConfigError: It can't be read or written, or somebody else has been changing it for long.
+        edge_signing.errors.KeyringError: The result would be no keyring, or too large for one.
     """
     from edge_signing.durable import remove_unfinished, write_durably
+    from edge_signing.keyring import Keyring
 
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        private_folder(path.parent)
+        with locked(path.with_suffix(".lock"), _LOCK_TIMEOUT_S):
             remove_unfinished(path)
-            changed = edit(owners(path))
-            write_durably(path, changed.serialise(), 0o644)
-        finally:
-            os.close(lock)
-    except BlockingIOError as error:
-        raise ConfigError("somebody else is changing it", path=str(path)) from error
+            data = edit(owners(path)).serialise()
+            changed = Keyring.parse(data)
+            write_durably(path, data, 0o644)
+    except TimeoutError as error:
+        raise ConfigError(
+            f"somebody else has been changing it for {_LOCK_TIMEOUT_S:.0f} s", path=str(path)
+        ) from error
     except OSError as error:
         raise ConfigError(f"can't be written: {error.strerror}", path=str(path)) from error
     return changed

@@ -13,18 +13,16 @@ Every step is durable before the next begins, and the one that counts is a singl
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from edge_agent.errors import ModelNotFoundError, StoreError
-from edge_agent.ownership import require_ours
+from edge_agent.ownership import locked, private_folder, require_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +152,9 @@ class ModelStore:
             ModelNotFoundError: It isn't installed.
             StoreError: The store can't be changed.
         """
-        name, _, version = reference.partition("@")
+        name, at, version = reference.partition("@")
+        if at and not version:
+            raise ModelNotFoundError(f"{reference!r} names no version")
         with self._locked():
             index = self._index()
             installs = index.models.get(name)
@@ -194,7 +194,7 @@ class ModelStore:
             bundle.verified.copy_to(staging)
             check(staging)
             self._bundles.mkdir(mode=0o700, exist_ok=True)
-            _discard(folder)  # a damaged copy: it was refused at every load
+            self._retire(folder)  # a damaged copy: it was refused at every load
             staging.rename(folder)
             fsync_directory(self._bundles)
         finally:
@@ -213,12 +213,19 @@ class ModelStore:
         from edge_signing.durable import remove_unfinished
 
         named = {self._folder(b.digest).name for m in models.values() for b in m.bundles}
-        _discard(self._incoming)
         remove_unfinished(self._index_file)
+        _discard(self._incoming)
         if self._bundles.is_dir():
             for folder in self._bundles.iterdir():
                 if folder.name not in named:
-                    _discard(folder)
+                    self._retire(folder)
+        _discard(self._incoming)
+
+    def _retire(self, folder: Path) -> None:
+        """Takes a bundle out of its place at once: a reader finds it whole, or gone."""
+        if os.path.lexists(folder):
+            self._incoming.mkdir(mode=0o700, exist_ok=True)
+            folder.rename(self._incoming / f"{folder.name}.{os.urandom(4).hex()}")
 
     def _index(self) -> _Index:
         require_ours(self._root)
@@ -252,28 +259,20 @@ class ModelStore:
     def _locked(self) -> Iterator[None]:
         """Holds the store's lock, and turns failures of the disk into a `StoreError`."""
         try:
-            _make_durably(self._root)
-            lock = os.open(self._root / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            try:
-                _wait_for(lock, str(self._root))
+            private_folder(self._root, 0o700)
+            with locked(self._root / "lock", _LOCK_TIMEOUT_S):
                 self._sweep(self._index().models)
                 yield
-            finally:
-                os.close(lock)
+        except TimeoutError as error:
+            raise StoreError(
+                f"somebody else has been changing the store for {_LOCK_TIMEOUT_S:.0f} s",
+                path=str(self._root),
+                hint="try again when that install has ended",
+            ) from error
         except OSError as error:
             raise StoreError(
                 f"can't be changed: {error.strerror or error}", path=str(self._root)
             ) from error
-
-
-def _make_durably(folder: Path) -> None:
-    """Makes a folder that is the agent's alone, and its parents, so that a power cut keeps them."""
-    from edge_signing.durable import fsync_directory
-
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for made in missing:
-        fsync_directory(made.parent)
 
 
 def _discard(path: Path) -> None:
@@ -297,17 +296,3 @@ def _is_intact(folder: Path, check: Callable[[Path], None]) -> bool:
     except SigningError:
         return False
     return True
-
-
-def _wait_for(lock: int, path: str) -> None:
-    deadline = monotonic() + _LOCK_TIMEOUT_S
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if monotonic() > deadline:
-                raise StoreError(
-                    f"somebody else has been changing the store for {_LOCK_TIMEOUT_S:.0f} s",
-                    path=path,
-                ) from error
-            sleep(0.05)

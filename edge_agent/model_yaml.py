@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from edge_agent import description_rules, yaml_subset
-from edge_agent.description import ModelDescription
+from edge_agent.description import PATTERN_WORDS, ModelDescription
 from edge_agent.errors import DescriptionError
 
 
@@ -35,30 +35,138 @@ def parse(data: bytes) -> ModelDescription:
     return described
 
 
-# msgspec's texts. A path holds only names of this format; the rest may hold anything.
+# msgspec's texts; a test pins them. One that is worded otherwise is passed on as it is, still with
+# its line. A path holds only names of this format; the rest may hold anything.
 _AT = re.compile(r" - at `(?:key` in `)?(\$[\w.\[\]]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_PATTERN = re.compile(r"Expected `str` matching regex (.*)", re.DOTALL)
+_CHOICE = re.compile(r"Invalid (?:enum )?value '(.*)'", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
+_SHOWN_SIGNS = 60
 
 
 def _located(text: str, value: Any, lines: Mapping[str, int]) -> DescriptionError:
     """Turns msgspec's "what - at `$.path`" into an error with a line."""
     from edge_signing.errors import printable
 
+    if not isinstance(value, dict):
+        return DescriptionError("must be a mapping", line=_nearest_line("$", lines))
     top = _UNKNOWN.fullmatch(text)
     # A hostile key may look like a path.
-    at = None if top and isinstance(value, dict) and top[1] in value else _AT.search(text)
+    at = None if top and top[1] in value else _AT.search(text)
     message, path = (text[: at.start()], at[1].replace("[...]", "")) if at else (text, "$")
-    unknown = _UNKNOWN.fullmatch(message)
-    if unknown:
-        path, message = f"{path}.{unknown[1]}", "unknown key"
-    place = path.removeprefix("$.").removeprefix("$")
     hint = None
+    if unknown := _UNKNOWN.fullmatch(message):
+        hint = _choice_hint(unknown[1], _known_keys(path, value))
+        path, message = f"{path}.{unknown[1]}", "unknown key"
+    elif pattern := _PATTERN.fullmatch(message):
+        message = _pattern_words(pattern[1], _at(path, value)) or message
+    elif choice := _CHOICE.fullmatch(message):
+        allowed = _allowed(path)
+        hint = _choice_hint(choice[1], allowed, listed=False)
+        message += f": allowed are {', '.join(allowed)}" if allowed else ""
     if path == "$.version":
         hint = 'a semantic version has three numbers and stands in quotes if YAML needs it: "1.0.0"'
-    if not isinstance(value, dict):
-        message, place = "must be a mapping", ""
+    place = path.removeprefix("$.").removeprefix("$")
     prefix = f"{place}: " if place else ""
     return DescriptionError(printable(prefix + message), line=_nearest_line(path, lines), hint=hint)
+
+
+def _pattern_words(shown: str, value: Any) -> str | None:
+    """Says what a value had to look like, None where the pattern isn't one of this format."""
+    words = next((words for one, words in PATTERN_WORDS.items() if repr(one) == shown), None)
+    if words is None:
+        return None
+    if not isinstance(value, str):
+        return f"is not {words}"
+    return f"{value[:_SHOWN_SIGNS]!r} is not {words}"
+
+
+def _choice_hint(given: str, known: Iterable[str], listed: bool = True) -> str | None:
+    from difflib import get_close_matches
+
+    known = list(known)
+    close = get_close_matches(given[:_SHOWN_SIGNS], known, 1)
+    parts = [f"did you mean {close[0]}?"] if close else []
+    if known and listed:
+        parts.append(f"known here are {', '.join(known)}")
+    return " ".join(parts) or None
+
+
+def _at(path: str, value: Any) -> Any:
+    """Returns what stands at a path, None where nothing does."""
+    for name, index in _STEP.findall(path):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (LookupError, TypeError):
+            return None
+    return value
+
+
+def _known_keys(path: str, value: Any) -> list[str]:
+    """Returns the keys of the mapping at a path; of several kinds of mapping, the chosen one's."""
+    from msgspec import inspect
+
+    found = [kind for kind in _kinds(path) if isinstance(kind, inspect.StructType)]
+    here = _at(path, value)
+    keys: list[str] = []
+    for kind in found:
+        if kind.tag_field and isinstance(here, dict) and here.get(kind.tag_field) != kind.tag:
+            continue
+        keys += [kind.tag_field] if kind.tag_field else []
+        keys += [field.encode_name for field in kind.fields]
+    return keys
+
+
+def _allowed(path: str) -> list[str]:
+    """Returns the values that are allowed at a path, empty where there is no list of them."""
+    from msgspec import inspect
+
+    listed = [one for kind in _kinds(path) if isinstance(kind, inspect.LiteralType)
+              for one in kind.values]  # fmt: skip
+    parent, _, name = path.rpartition(".")
+    tags = [kind.tag for kind in _kinds(parent)
+            if isinstance(kind, inspect.StructType) and kind.tag_field == name]  # fmt: skip
+    return [str(one) for one in listed or tags]
+
+
+def _kinds(path: str) -> list[Any]:
+    """Returns msgspec's descriptions of what may stand at a path; none where the format ends."""
+    from msgspec import inspect
+
+    kinds = list(_plain(inspect.type_info(ModelDescription)))
+    for name, index in _STEP.findall(path):
+        kinds = [
+            plain
+            for kind in kinds
+            for inner in _inside(kind, name, int(index or 0))
+            for plain in _plain(inner)
+        ]
+    return kinds
+
+
+def _plain(kind: Any) -> Iterator[Any]:
+    from msgspec import inspect
+
+    if isinstance(kind, inspect.Metadata):
+        yield from _plain(kind.type)
+    elif isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from _plain(one)
+    else:
+        yield kind
+
+
+def _inside(kind: Any, name: str, index: int) -> list[Any]:
+    from msgspec import inspect
+
+    if isinstance(kind, inspect.StructType):
+        return [field.type for field in kind.fields if field.encode_name == name]
+    if isinstance(kind, inspect.VarTupleType):
+        return [kind.item_type]
+    if isinstance(kind, inspect.TupleType):
+        return list(kind.item_types[index : index + 1])
+    return []
 
 
 def _nearest_line(path: str, lines: Mapping[str, int]) -> int | None:

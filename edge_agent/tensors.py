@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
+import math
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from edge_agent import npy
@@ -20,15 +21,26 @@ if TYPE_CHECKING:
     from edge_agent.types import Tensor
 
 MAX_BYTES: Final = MAX_TENSOR_BYTES
-# As Python objects, numbers take about eight times the bytes of their text.
 MAX_JSON_BYTES: Final = 32 * 1024 * 1024
+# Any number, written in full on an indented line of its own, takes less.
+_JSON_BYTES_AN_ELEMENT: Final = 64
+_MIN_JSON_LIMIT: Final = 64 * 1024
+_MAX_AXES: Final = 8
+_SPACE: Final = b" \t\r\n"
+_BRACKETS: Final = b"[],"
+_NUMBERS: Final = _BRACKETS + _SPACE + b"+-.eE0123456789"
+_TRUTHS: Final = _BRACKETS + _SPACE + b"truefals"
+_NO_BRACKETS: Final = bytes.maketrans(b"[]", b"  ")
+# Numbers as Python objects take eight times their text: so many bytes of it become them at once.
+_PIECE: Final = 64 * 1024
 
 
 def read(data: bytes, name: str, spec: TensorSpec) -> Tensor:
     """Reads one tensor from the bytes of a ``.npy``, ``.npz`` or ``.json`` file.
 
     Args:
-        data: At most 256 MiB, also when unpacked; JSON 32 MiB. Pickled objects are refused.
+        data: At most 256 MiB, also when unpacked; JSON 32 MiB, and where all axes are fixed
+            64 bytes an element or 64 KiB. Pickled objects are refused.
         name: The file's name; its ending says the format. An ``.npz`` holds the array under the
             input's name, or just one array.
         spec: What is wanted. JSON numbers become its dtype if they fit; arrays in the other two
@@ -76,16 +88,7 @@ def check(value: Tensor, spec: TensorSpec, name: str) -> Tensor:
             path=name,
             hint=f"convert it where it is made: array.astype('{spec.dtype}')",
         )
-    fits = len(value.shape) == len(spec.shape) and all(
-        have > 0 and (isinstance(want, str) or want == have)
-        for want, have in zip(spec.shape, value.shape, strict=True)
-    )
-    if not fits:
-        raise TensorError(
-            f"has the shape {list(value.shape)}, the input {spec.name!r} takes {list(spec.shape)}"
-            + (f" ({spec.layout})" if spec.layout else ""),
-            path=name,
-        )
+    _check_shape(value.shape, spec, name)
     _check_range(value, spec, name)
     return np.require(value, value.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
 
@@ -117,6 +120,19 @@ def check_axes(
                     f"the axis {axis!r} is {length} in {spec.name!r} and {lengths[axis]} elsewhere",
                     path=name,
                 )
+
+
+def _check_shape(shape: tuple[int, ...], spec: TensorSpec, name: str) -> None:
+    fits = len(shape) == len(spec.shape) and all(
+        have > 0 and (isinstance(want, str) or want == have)
+        for want, have in zip(spec.shape, shape, strict=True)
+    )
+    if not fits:
+        raise TensorError(
+            f"has the shape {list(shape)}, the input {spec.name!r} takes {list(spec.shape)}"
+            + (f" ({spec.layout})" if spec.layout else ""),
+            path=name,
+        )
 
 
 def _check_range(value: Tensor, spec: TensorSpec, name: str) -> None:
@@ -172,40 +188,135 @@ def _member(members: Sequence[ZipInfo], name: str, spec: TensorSpec) -> ZipInfo:
 
 
 def _json(data: bytes, name: str, spec: TensorSpec) -> Tensor:
-    if len(data) > MAX_JSON_BYTES:
+    """Reads numbers without making objects of what isn't one: bytes stay bytes until checked."""
+    _check_json_size(len(data), MAX_JSON_BYTES, name)
+    try:
+        text = _json_array(data, name, spec)
+    except (ValueError, RecursionError) as error:
+        raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
+    _check_json_size(len(text), _json_limit(spec), name)
+    allowed = _TRUTHS if spec.dtype == "bool" else _NUMBERS
+    if text.translate(None, allowed):
+        raise TensorError(f"holds values that are not {spec.dtype}", path=name)
+    shape = _json_shape(text, name)
+    _check_shape(shape, spec, name)
+    return _filled(text, np.dtype(spec.dtype), math.prod(shape), name).reshape(shape)
+
+
+def _json_limit(spec: TensorSpec) -> int:
+    """Returns how many bytes of JSON the tensor may take."""
+    fixed = [axis for axis in spec.shape if isinstance(axis, int)]
+    if len(fixed) < len(spec.shape):
+        return MAX_JSON_BYTES
+    wanted = max(_MIN_JSON_LIMIT, _JSON_BYTES_AN_ELEMENT * math.prod(fixed))
+    return min(MAX_JSON_BYTES, wanted)
+
+
+def _check_json_size(size: int, limit: int, name: str) -> None:
+    if size > limit:
         raise TensorError(
-            f"is {len(data)} bytes, the limit for JSON is {MAX_JSON_BYTES}",
+            f"is {size} bytes, the limit for this tensor in JSON is {limit}",
             path=name,
             hint="save the tensor with numpy.save",
         )
+
+
+def _json_array(data: bytes, name: str, spec: TensorSpec) -> bytes:
+    """Returns the text of the document, or of its member for this input; its syntax is checked.
+
+    Raises:
+        ValueError: It isn't JSON.
+        RecursionError: It is nested too deep.
+        TensorError: It has no such member.
+    """
+    whole = msgspec.json.decode(data, type=msgspec.Raw)
+    if not data.lstrip(_SPACE).startswith(b"{"):
+        return bytes(whole)
+    value = _member_text(data, spec.name)
+    if not value:
+        raise TensorError(f"has no member {spec.name!r}", path=name)
+    return value
+
+
+def _member_text(data: bytes, key: str) -> bytes:
+    """Returns one member of a JSON object, empty where there is none; the others make no object."""
+    if any(sign in '"\\' or sign < " " for sign in key):  # the parser takes no such field
+        return bytes(msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get(key, b""))
+    field = ("value", msgspec.Raw, msgspec.Raw())
+    member = msgspec.defstruct("Member", [field], rename={"value": key})
+    found: Any = msgspec.json.decode(data, type=member)
+    return bytes(found.value)
+
+
+def _json_shape(text: bytes, name: str) -> tuple[int, ...]:
+    """Returns the shape of nested arrays, from their brackets and commas alone.
+
+    Args:
+        text: JSON of numbers.
+        name: Where it came from, for messages.
+
+    Raises:
+        TensorError: Rows differ in length or in depth.
+    """
+    skeleton = text.translate(None, bytes(set(range(256)) - set(_BRACKETS)))
+    axes = len(skeleton) - len(skeleton.lstrip(b"["))
+    if axes > _MAX_AXES:
+        raise TensorError(f"has {axes} axes, the most are {_MAX_AXES}", path=name)
+    shape: list[int] = []
+    block = b""
+    for depth in range(axes - 1, -1, -1):
+        # An array ends where as many brackets close as its first element and itself have.
+        end = skeleton.find(b"]" * (axes - depth), depth) + axes - depth
+        count = (end - depth - 1) // (len(block) + 1)
+        block = b"[" + ((block + b",") * count)[:-1] + b"]"
+        shape.insert(0, count)
+    # The brackets of `[[]]` are those of `[[1]]`.
+    hollow = b"[]" in text.translate(None, _SPACE)
+    if hollow and not text.translate(None, _BRACKETS + _SPACE):
+        shape[-1] = 0
+    elif hollow or block != skeleton:
+        raise TensorError("its rows differ in length", path=name)
+    return tuple(shape)
+
+
+def _filled(text: bytes, dtype: np.dtype[Any], count: int, name: str) -> Tensor:
+    """Returns the numbers of JSON text, flat, unless the type changes one by more than rounding.
+
+    Args:
+        text: JSON whose shape is known to be regular.
+        dtype: The wanted type.
+        count: How many there are.
+        name: Where it came from, for messages.
+
+    Raises:
+        TensorError: One isn't of the type or doesn't fit in it, or there are fewer.
+    """
+    flat = text.translate(_NO_BRACKETS)
+    made = np.empty(count, dtype)
+    start = filled = 0
+    while start < len(flat):
+        cut = flat.find(b",", start + _PIECE)
+        end = len(flat) if cut < 0 else cut
+        values = _numbers(flat[start:end], dtype, name)
+        made[filled : filled + len(values)] = values
+        start, filled = end + 1, filled + len(values)
+    return made
+
+
+def _numbers(text: bytes, dtype: np.dtype[Any], name: str) -> Tensor:
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        values = msgspec.json.decode(b"[" + text + b"]")
+    except ValueError as error:
         raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
-    if isinstance(value, dict):
-        if spec.name not in value:
-            raise TensorError(f"has no member {spec.name!r}", path=name)
-        value = value[spec.name]
-    try:
-        array = np.array(value)
-    except (ValueError, RecursionError) as error:
-        raise TensorError(f"its rows differ in length: {_first_line(error)}", path=name) from error
-    return _as_dtype(array, spec, name)
-
-
-def _as_dtype(array: Tensor, spec: TensorSpec, name: str) -> Tensor:
-    """Gives JSON's numbers the wanted type, unless that would change them by more than rounding."""
-    wanted = np.dtype(spec.dtype)
-    allowed = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}[wanted.kind]
-    if array.dtype.kind not in allowed:
-        raise TensorError(f"holds values that are not {spec.dtype}", path=name)
-    if wanted.kind in "iu":
-        bounds = np.iinfo(wanted)
-        if array.size and not (bounds.min <= array.min() and array.max() <= bounds.max):
-            raise TensorError(f"holds values beyond {spec.dtype}", path=name)
+    kinds = {"f": (int, float), "b": (bool,)}.get(dtype.kind, (int,))
+    if not set(map(type, values)).issubset(kinds):
+        raise TensorError(f"holds values that are not {dtype.name}", path=name)
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= min(values) <= max(values) <= bounds.max:
+            raise TensorError(f"holds values beyond {dtype.name}", path=name)
     with np.errstate(over="ignore"):
-        converted: Any = array.astype(wanted)
-    return np.asarray(converted)
+        return np.asarray(np.array(values, np.float64 if dtype.kind == "f" else dtype), dtype)
 
 
 def _first_line(error: BaseException) -> str:

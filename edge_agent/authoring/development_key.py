@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from edge_agent import keyrings
+from edge_agent.ownership import private_folder
 
 if TYPE_CHECKING:
     from edge_agent.app import Agent
@@ -22,16 +23,18 @@ def development_key(agent: Agent) -> PrivateKey:
         ConfigError: The keyring can't be changed.
     """
     from edge_signing.ed25519 import PrivateKey
-    from edge_signing.keys import load_private_key, save_private_key, save_public_key
+    from edge_signing.keys import load_private_key, save_key_pair
 
     path = agent.config.keys_dir / f"{DEV_KEY}.key"
     if path.exists():
         key = load_private_key(path)
     else:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent, 0o700)
+        path.with_suffix(".pub").unlink(
+            missing_ok=True
+        )  # of a key that is lost, or was never whole
         key = PrivateKey.generate()
-        save_private_key(path, key, None)
-        save_public_key(path.with_suffix(".pub"), key.public)
+        save_key_pair(path, key, None)
     ring = keyrings.owners(agent.config.keyring_file)
     # Where the key was lost, its rule is replaced by the new key's.
     if not any(key.public.keyid in rule.keys for rule in ring.rules):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from edge_agent.backends.base import ModelFile
 from edge_agent.bundles import MAX_MODEL_BYTES
 from edge_agent.description import digest_of_pipeline
 from edge_agent.errors import BadInputError, ModelFileError
+from edge_agent.files import read_regular
 from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
 from edge_agent.pipeline import Pipeline
 from edge_agent.types import Request
@@ -97,7 +99,7 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
         OSError: The bundle can't be written; nothing is left behind.
     """
     out = request.out or Path(f"{request.model.stem}.bundle")
-    if out.exists():
+    if os.path.lexists(out):
         raise BadInputError("exists already", path=str(out), hint="choose another with --out")
     model = _read_model(request.model)
     labels = _read_labels(request.labels)
@@ -156,15 +158,17 @@ def _read_model(path: Path) -> ModelFile:
         locations = sorted(external_files(BytesIO(data), len(data)))
     except BundleInvalid as error:
         raise ModelFileError(error.message, path=str(path), hint=error.hint) from error
-    return ModelFile(
-        data, {at: _read(path.parent / resolve(path.name, at), MAX_MODEL_BYTES) for at in locations}
-    )
+    external = {}
+    for at in locations:
+        # A link beside a stranger's model could lead to any file, which would then be published.
+        place = path.parent / resolve(path.name, at)
+        external[at] = _read(place, MAX_MODEL_BYTES, follow_links=False)
+    return ModelFile(data, external)
 
 
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(max_bytes + 1)
+        data = read_regular(path, max_bytes, follow_links=follow_links)
     except OSError as error:
         raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
     if not data or len(data) > max_bytes:

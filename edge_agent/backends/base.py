@@ -63,6 +63,8 @@ class Session(Protocol):
 
         Raises:
             TensorError: The engine refuses the inputs.
+            EngineFailedError: It took them and failed: out of memory, or a fault in the model.
+            ModelFileError: What came out isn't as described.
         """
 
 

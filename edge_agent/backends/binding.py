@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from edge_agent.description import MAX_TENSOR_BYTES
 from edge_agent.errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class Bound(Struct, frozen=True):
     spec: TensorSpec
     native: NativeTensor
     layout: Layout | None
+
+    @property
+    def shape(self) -> tuple[int | str, ...]:
+        """The described axes in the engine's order."""
+        return _turned_shape(self.spec, self.layout)
 
     def to_described(self, value: Tensor) -> Tensor:
         """Returns an output of the engine in the layout of model.yaml."""
@@ -109,9 +115,65 @@ def bind(
     return tuple(bound)
 
 
+def check_outputs(
+    outputs: Sequence[Bound],
+    values: Sequence[Tensor],
+    inputs: Sequence[Bound],
+    given: Mapping[str, Tensor],
+) -> None:
+    """Compares what an engine returned with its description, before anything relies on it.
+
+    An axis with a name may be empty where no input fixes it: a detector that found nothing.
+
+    Args:
+        outputs: The outputs, as they are bound.
+        values: Their values as the engine returned them, in that order.
+        inputs: The inputs, as they are bound.
+        given: Their values by the names of model.yaml, in the engine's layout.
+
+    Raises:
+        ModelFileError: One is of another dtype or shape, of more than 256 MiB, or contradicts
+            the length that an axis of that name has elsewhere.
+    """
+    lengths: dict[str, int] = {}
+    for one in inputs:
+        pairs = zip(one.shape, given[one.spec.name].shape, strict=False)
+        lengths |= {axis: length for axis, length in pairs if isinstance(axis, str)}
+    for one, value in zip(outputs, values, strict=True):
+        _check_output(one, value, lengths)
+
+
+def _check_output(one: Bound, value: Tensor, lengths: dict[str, int]) -> None:
+    import numpy as np
+
+    what = f"the output {one.spec.name!r} came out"
+    made = value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__
+    if made != one.native.dtype:
+        raise ModelFileError(f"{what} as {made}, the file declares {one.native.dtype}")
+    fits = len(one.shape) == len(value.shape) and all(
+        lengths.setdefault(want, have) == have if isinstance(want, str) else want == have
+        for want, have in zip(one.shape, value.shape, strict=True)
+    )
+    shown = f"{what} with the shape {list(value.shape)}"
+    if not fits:
+        known = [f", {a} is {lengths[a]}" for a in one.shape if isinstance(a, str) and a in lengths]
+        raise ModelFileError(
+            f"{shown}, model.yaml makes it {list(one.shape)}{''.join(known)}"
+            + (f" ({one.layout})" if one.layout else ""),
+            hint="correct the shape in model.yaml, or export the model again",
+        )
+    size = value.size * max(value.itemsize, np.dtype(one.spec.dtype).itemsize)
+    if size > MAX_TENSOR_BYTES:
+        raise ModelFileError(f"{shown}: {size} bytes, the limit is {MAX_TENSOR_BYTES}")
+
+
+def _turned_shape(spec: TensorSpec, side: str | None) -> tuple[int | str, ...]:
+    axes = permutation(spec.layout, side)
+    return tuple(spec.shape[axis] for axis in axes) if axes else spec.shape
+
+
 def _compare_shapes(spec: TensorSpec, native: NativeTensor, side: str | None, what: str) -> None:
-    axes = permutation(spec.layout, side) or range(len(spec.shape))
-    wanted = tuple(spec.shape[axis] for axis in axes)
+    wanted = _turned_shape(spec, side)
     fits = len(wanted) == len(native.shape) and all(
         have is None or isinstance(want, str) or want == have
         for want, have in zip(wanted, native.shape, strict=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from edge_agent.backends.base import EngineStatus, ModelFile, package_stamp
-from edge_agent.backends.binding import Bound, NativeTensor, bind
-from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
+from edge_agent.backends.binding import Bound, NativeTensor, bind, check_outputs
+from edge_agent.errors import (
+    EngineFailedError,
+    EngineUnavailableError,
+    ModelFileError,
+    TensorError,
+)
 
 if TYPE_CHECKING:
     from edge_agent.description import EngineFile, ModelDescription
@@ -23,11 +29,16 @@ _HINT: Final = "pip install 'edge-agent[onnx]' (on RISC-V: Debian's python3-onnx
 
 
 def _import() -> Any:
-    """Imports the package.
+    """Imports the package, with its telemetry switched off.
+
+    ONNX Runtime 1.32 writes a device id and events below ~/.cache/Microsoft and sends them away;
+    its own `disable_telemetry_events` comes too late. Nothing leaves a gateway that its owner
+    didn't allow.
 
     Raises:
         EngineUnavailableError: It isn't installed, or its library doesn't load.
     """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         import onnxruntime
     except Exception as error:  # a broken package raises anything
@@ -46,6 +57,14 @@ def _failures() -> tuple[type[Exception], ...]:
     found = [value for value in vars(state).values() if isinstance(value, type)]
     own = [kind for kind in found if issubclass(kind, Exception)]
     return (*own, RuntimeError, ValueError, TypeError)
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What is raised for inputs that don't fit, before the graph runs."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    invalid: type[Exception] = state.InvalidArgument
+    return invalid, ValueError, TypeError
 
 
 class OnnxBackend:
@@ -98,6 +117,12 @@ def _native_session(model: ModelFile, threads: int, path: str) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    if model.external and not hasattr(options, "add_external_initializers_from_files_in_memory"):
+        raise ModelFileError(
+            f"ONNX Runtime {ort.__version__} takes no external data from memory",
+            path=path,
+            hint="install a newer one, or store the model without external data",
+        )
     if model.external:
         options.add_external_initializers_from_files_in_memory(
             list(model.external),
@@ -138,18 +163,23 @@ class OnnxSession:
 
     def __init__(self, native: Any, inputs: tuple[Bound, ...], outputs: tuple[Bound, ...]) -> None:
         self._native = native
-        self._inputs = [(one.spec.name, one.native.name) for one in inputs]
+        self._inputs = inputs
         self._outputs = outputs
         self._native_outputs = [one.native.name for one in outputs]
-        self._failures = _failures()
+        self._refusals = _refusals()
+        self._failures: tuple[type[Exception], ...] = (*_failures(), MemoryError)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """See `Session.run`."""
-        feed = {native: inputs[name] for name, native in self._inputs}
+        feed = {one.native.name: inputs[one.spec.name] for one in self._inputs}
         try:
             values = self._native.run(self._native_outputs, feed)
-        except self._failures as error:
+        except self._refusals as error:
             raise TensorError(f"ONNX Runtime refuses the input: {error}") from error
+        except self._failures as error:
+            reason = str(error) or "not enough memory"
+            raise EngineFailedError(f"ONNX Runtime failed: {reason}") from error
+        check_outputs(self._outputs, values, self._inputs, inputs)
         return {
             one.spec.name: one.to_described(value)
             for one, value in zip(self._outputs, values, strict=True)

@@ -10,8 +10,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from edge_agent.backends.base import EngineStatus, ModelFile, package_stamp
-from edge_agent.backends.binding import Bound, NativeTensor, bind
-from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
+from edge_agent.backends.binding import Bound, NativeTensor, bind, check_outputs
+from edge_agent.errors import (
+    EngineFailedError,
+    EngineUnavailableError,
+    ModelFileError,
+    TensorError,
+)
 
 if TYPE_CHECKING:
     from edge_agent.description import EngineFile, ModelDescription
@@ -126,11 +131,12 @@ class _Port:
         import numpy as np
 
         self.name = bound.spec.name
-        self._bound = bound
+        self.bound = bound
         self.index: int = detail["index"]
         self.dtype = np.dtype(bound.spec.dtype)
         self.native_dtype = np.dtype(detail["dtype"])
-        self.shape = tuple(int(axis) for axis in detail["shape"])
+        # None while the interpreter may have another shape than any that ran.
+        self.shape: tuple[int, ...] | None = tuple(int(axis) for axis in detail["shape"])
         self.scale, self.zero_point = detail["quantization"]
         if self.dtype != self.native_dtype and not self._is_quantised():
             raise ModelFileError(
@@ -157,7 +163,7 @@ class _Port:
     def from_native(self, value: Tensor) -> Tensor:
         import numpy as np
 
-        value = self._bound.to_described(value)
+        value = self.bound.to_described(value)
         if self.dtype == self.native_dtype:
             return value
         real = (value.astype(np.float32) - self.zero_point) * np.float32(self.scale)
@@ -178,18 +184,35 @@ class TfliteSession:
             self._resize(inputs)
             for port in self._inputs:
                 self._native.set_tensor(port.index, port.to_native(inputs[port.name]))
-            self._native.invoke()
         except (ValueError, RuntimeError) as error:
             raise TensorError(f"LiteRT refuses the input: {error}") from error
+        except MemoryError as error:
+            raise EngineFailedError("LiteRT failed: not enough memory") from error
+        values = self._invoke()
+        check_outputs(
+            [port.bound for port in self._outputs],
+            values,
+            [port.bound for port in self._inputs],
+            inputs,
+        )
         return {
-            port.name: port.from_native(self._native.get_tensor(port.index))
-            for port in self._outputs
+            port.name: port.from_native(value)
+            for port, value in zip(self._outputs, values, strict=True)
         }
+
+    def _invoke(self) -> list[Tensor]:
+        try:
+            self._native.invoke()
+            return [self._native.get_tensor(port.index) for port in self._outputs]
+        except (ValueError, RuntimeError, MemoryError) as error:
+            reason = str(error) or "not enough memory"
+            raise EngineFailedError(f"LiteRT failed: {reason}") from error
 
     def _resize(self, inputs: Mapping[str, Tensor]) -> None:
         """Tells the interpreter the lengths of open axes where they changed."""
         changed = [port for port in self._inputs if inputs[port.name].shape != port.shape]
         for port in changed:
+            port.shape = None
             shape = inputs[port.name].shape
             self._native.resize_tensor_input(port.index, list(shape), strict=True)
         if changed:

@@ -85,7 +85,7 @@ def quick(
 
     agent = Agent(configuration.load(), output.notice)
     order = layout.value if layout else None
-    private = key_files.private_key(agent.config, key, passphrase_file) if key else None
+    private = key_files.private_key(agent.config, key, passphrase_file) if key is not None else None
     made = make(
         agent,
         QuickRequest(
@@ -128,7 +128,7 @@ def _is_trusted(agent: Agent, path: Path) -> bool:
     from edge_signing.errors import NotTrusted
 
     try:
-        agent.open(str(path.resolve())).verified.close()
+        agent.open(str(path if path.is_absolute() else f"./{path}")).verified.close()
     except NotTrusted:
         return False
     return True
@@ -225,14 +225,11 @@ def pack(
     json: JsonOption = False,
 ) -> None:
     """Pack a trusted bundle into one .tar of its OCI layout; same files, same bytes."""
-    from edge_signing.oci import write_oci_tar
-    from edge_signing.sources import open_source
-
     agent = Agent(configuration.load(), output.notice)
     with output.progress(f"verifying {folder}") as progress:
-        agent.open(str(folder.resolve()), progress).verified.close()
-    with open_source(folder) as source:
-        digest = write_oci_tar(source, archive)
+        opened = agent.open(str(folder.resolve()), progress)
+    with opened, output.progress(f"packing {folder}") as progress:
+        digest = opened.verified.pack(archive, progress)
     if json:
         output.document(
             {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Final
 
 from edge_agent import errors
+from edge_agent.cli import output
 from edge_signing.errors import printable
 
 OK: Final = 0
@@ -55,6 +55,13 @@ def sentence(error: Exception) -> str:
     return printable(str(error))
 
 
+def fault(error: Exception) -> int:
+    """Tells of an error that nobody expected, and returns the exit code."""
+    output.notice(f"a fault in the agent: {type(error).__name__}: {error}")
+    output.hint("please report it; with EDGE_AGENT_DEBUG=1 it shows where it happened")
+    return OTHER
+
+
 def as_json(error: Exception) -> dict[str, object]:
     """Returns the member ``error`` of JSON answers."""
     return {
@@ -74,8 +81,8 @@ def report(error: Exception, as_json_document: bool) -> int:
     """
     if as_json_document:
         print(json.dumps({"schema": ERROR_SCHEMA, "error": as_json(error)}))  # noqa: T201
-    print(f"edge-agent: {sentence(error)}", file=sys.stderr)  # noqa: T201
+    output.notice(sentence(error))
     hint = getattr(error, "hint", None)
     if hint:
-        print(f"  hint: {printable(hint)}", file=sys.stderr)  # noqa: T201
+        output.hint(hint)
     return exit_code(error)

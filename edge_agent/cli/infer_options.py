@@ -68,7 +68,8 @@ def _checked(
     images: list[str], inputs: list[str], single: dict[str, str], json: bool
 ) -> InferOptions | None:
     top_k = single.get("--top-k", "1")
-    numeric = top_k.isascii() and top_k.isdigit() and 1 <= int(top_k[:9]) <= MAX_TOP_K
+    short = top_k.isascii() and top_k.isdigit() and len(top_k) <= len(str(MAX_TOP_K))
+    numeric = short and 1 <= int(top_k) <= MAX_TOP_K
     known_engine = single.get("--engine", "auto") in ENGINES
     if not (images or inputs) or not numeric or not known_engine:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ from edge_agent import config as configuration
 from edge_agent.app import DEMO_NAME, Agent
 from edge_agent.cli import failures, output
 from edge_agent.errors import (
+    AgentError,
     BadInputError,
     ConfigError,
     DescriptionError,
+    EngineFailedError,
     ImageError,
     ModelFileError,
     TensorError,
@@ -44,7 +47,7 @@ def run(options: InferOptions) -> int:
     config = configuration.load()
     if options.engine:
         config = structs.replace(config, engine=options.engine)
-    model = options.model or DEMO_NAME
+    model = DEMO_NAME if options.model is None else options.model
     with output.progress(f"verifying {model}") as progress:
         runtime = Agent(config, output.notice).runtime(progress)
         return _answer_all(runtime, model, options, config.max_image_mib * 1024 * 1024)
@@ -60,7 +63,7 @@ def _answer_all(runtime: Runtime, model: str, options: InferOptions, max_bytes: 
             _print(runtime.infer(request), source, options.json)
         except (DescriptionError, ModelFileError):
             raise  # the model is at fault: no other input will fare better
-        except BadInputError as error:
+        except (BadInputError, EngineFailedError) as error:
             code = _refuse(error, source, options.json)
     return code
 
@@ -90,18 +93,24 @@ def _tensors(runtime: Runtime, model: str, inputs: tuple[str, ...]) -> dict[str,
 def _sources(arguments: tuple[str, ...]) -> Iterator[str]:
     """Yields files: folders give the images in them, patterns what they match, sorted."""
     for argument in arguments:
-        path = Path(argument)
-        if argument == "-" or path.is_file():
+        if argument == "-" or os.path.isfile(argument):
             yield argument
-        elif path.is_dir():
-            images = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_ENDINGS)
-            yield from map(str, images or [path])
+        elif os.path.isdir(argument):
+            yield from _images_in(argument) or [argument]
         elif _is_pattern(argument):
             from glob import glob
 
             yield from sorted(glob(argument, recursive=True)) or [argument]  # noqa: PTH207
         else:
             yield argument
+
+
+def _images_in(folder: str) -> list[str]:
+    try:
+        found = sorted(Path(folder).iterdir())
+    except OSError:
+        return []  # reading it will say why
+    return [str(p) for p in found if p.suffix.lower() in IMAGE_ENDINGS and os.path.isfile(p)]
 
 
 def _is_pattern(argument: str) -> bool:
@@ -117,7 +126,9 @@ def _read(source: str, max_bytes: int) -> bytes:
             with open(source, "rb") as stream:
                 data = stream.read(max_bytes + 1)
     except IsADirectoryError as error:
-        raise ImageError("is a folder without images", path=source) from error
+        readable = os.access(source, os.R_OK)
+        reason = "is a folder without images" if readable else "can't be read: Permission denied"
+        raise ImageError(reason, path=source) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, FileNotFoundError) and _is_pattern(source):
@@ -132,7 +143,7 @@ def _read(source: str, max_bytes: int) -> bytes:
     return data
 
 
-def _refuse(error: BadInputError, source: str | None, as_json: bool) -> int:
+def _refuse(error: AgentError, source: str | None, as_json: bool) -> int:
     if as_json:
         failure = failures.as_json(error)
         output.document({"schema": SCHEMA, "input": source, "error": failure})

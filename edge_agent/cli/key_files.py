@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from edge_agent.cli import output
 from edge_agent.errors import ConfigError
+from edge_signing.errors import printable
 
 if TYPE_CHECKING:
     from edge_agent.config import AgentConfig
@@ -29,7 +31,7 @@ def private_path(config: AgentConfig, name: str) -> Path:
         ConfigError: The name is empty or would leave the folder of keys.
     """
     if "/" in name or name.endswith(".key"):
-        return Path(name).expanduser()
+        return Path(name)
     if not name or name.startswith("."):
         raise ConfigError(f"{name!r} is not the name of a key")
     return config.keys_dir / f"{name}.key"
@@ -38,7 +40,7 @@ def private_path(config: AgentConfig, name: str) -> Path:
 def public_path(config: AgentConfig, name: str) -> Path:
     """Returns where a public key lies, by the same rule."""
     if "/" in name or name.endswith(".pub"):
-        return Path(name).expanduser()
+        return Path(name)
     return config.keys_dir / f"{name}.pub"
 
 
@@ -99,7 +101,11 @@ def ask_passphrase(what: str, *, twice: bool) -> bytes:
             f"{what} needs a passphrase and there is no terminal to ask on",
             hint="use --passphrase-file FILE",
         )
-    text: str = typer.prompt(
-        f"Passphrase for {what}", hide_input=True, confirmation_prompt=twice, err=True
-    )
-    return text.encode()
+    with output.tidy_interrupt():
+        text: str = typer.prompt(
+            f"Passphrase for {printable(what)}",
+            hide_input=True,
+            confirmation_prompt=twice,
+            err=True,
+        )
+    return text.encode("utf-8", "surrogateescape")

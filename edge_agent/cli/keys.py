@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,8 @@ import typer
 from edge_agent import clock, keyrings
 from edge_agent import config as configuration
 from edge_agent.cli import key_files, output
-from edge_agent.errors import BadInputError, ConfigError
+from edge_agent.errors import ConfigError
+from edge_agent.ownership import private_folder
 
 if TYPE_CHECKING:
     from edge_signing.ed25519 import PublicKey
@@ -37,25 +39,19 @@ def generate(
 ) -> None:
     """Make an Ed25519 key pair: NAME.key (private, mode 0600) and NAME.pub."""
     from edge_signing.ed25519 import PrivateKey
-    from edge_signing.keys import save_private_key, save_public_key
+    from edge_signing.keys import save_key_pair
 
     path = key_files.private_path(configuration.load(), name)
-    public = path.with_suffix(".pub")
     if path.suffix != ".key":
         raise ConfigError("the path of a private key must end in .key", path=str(path))
-    if public.exists():
-        raise BadInputError(
-            "exists already", path=str(public), hint="choose another name, or move the key away"
-        )
     passphrase = None
     if passphrase_file is not None:
         passphrase = key_files.read_passphrase(passphrase_file)
     elif encrypt:
         passphrase = key_files.ask_passphrase(str(path), twice=True)
     key = PrivateKey.generate()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    save_private_key(path, key, passphrase)
-    save_public_key(public, key.public)
+    private_folder(path.parent, 0o700)
+    public = save_key_pair(path, key, passphrase)
     if json:
         output.document(
             {
@@ -99,7 +95,7 @@ def trust(
     """
     config = configuration.load()
     found = [key_files.public_key(config, one) for one in public]
-    until = _date(expires) if expires and expires != "never" else None
+    until = _date(expires) if expires not in (None, "never") else None
     before = keyrings.owners(config.keyring_file)
 
     def edit(ring: Keyring) -> Keyring:
@@ -225,12 +221,12 @@ def _shown(moment: datetime | None) -> str:
     return moment.date().isoformat() if moment else ""
 
 
-def _date(text: str) -> datetime:
+def _date(text: str | None) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        moment = datetime.fromisoformat(text or "")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise ConfigError(f"--expires takes a date such as 2027-12-31, not {text!r}") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _refuse_revoked(ring: Keyring, keys: list[PublicKey]) -> None:
@@ -271,7 +267,7 @@ def _hiding_rule(ring: Keyring, pattern: str) -> str | None:
 
 def _known_key(config: configuration.AgentConfig, key: str) -> PublicKey:
     """Finds a key by its keyid among those in force, or in a file."""
-    if Path(key).is_file() or key_files.public_path(config, key).is_file():
+    if os.path.isfile(key) or os.path.isfile(key_files.public_path(config, key)):
         return key_files.public_key(config, key)
     ring = keyrings.in_force(config.keyring_file)
     return ring.keys[ring.find(key.lower())].public_key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -21,26 +22,36 @@ NOUNS: Final = {
 
 def main() -> None:
     """Runs the command line and exits with its code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # see output.tidy_interrupt
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., None] | None = getattr(stream, "reconfigure", None)
         if reconfigure:  # file names needn't be UTF-8, and neither need the terminal be
             reconfigure(errors="backslashreplace")
     # Start-up makes many objects and no garbage: don't look for it every 700 objects.
     gc.set_threshold(50_000)
-    code = guarded(sys.argv[1:])
-    _leave(code)
+    _leave(guarded(sys.argv[1:]))
+
+
+def _open_standard_streams() -> None:
+    """Puts /dev/null where a stream was closed: no file of ours may take its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115 - stays open
 
 
 def _leave(code: int) -> NoReturn:
     """Ends the process without tearing the interpreter down, a tenth of a one-shot's time.
 
-    Everything that must last is on the disk already (`edge_signing.durable`), and no thread of
-    ours is left.
+    Everything that must last is on the disk already (`edge_signing.durable`).
     """
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             code = code or 1
     os._exit(code)
@@ -55,8 +66,7 @@ def guarded(arguments: Sequence[str]) -> int:
 
     try:
         code = run(arguments)
-        if sys.stdout is not None:  # it was closed before we started
-            sys.stdout.flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     except BrokenPipeError:
@@ -65,6 +75,10 @@ def guarded(arguments: Sequence[str]) -> int:
         return failures.OTHER
     except failures.expected() as error:
         return failures.report(error, as_json_document="--json" in arguments)
+    except Exception as error:
+        if "EDGE_AGENT_DEBUG" in os.environ:
+            raise
+        return failures.fault(error)
     return code
 
 

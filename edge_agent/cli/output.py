@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from edge_signing.errors import printable
@@ -26,8 +27,16 @@ def plain(text: str) -> None:
 
 
 def notice(text: str) -> None:
-    """Prints a line about the work on standard error."""
-    print(f"edge-agent: {printable(text)}", file=sys.stderr)  # noqa: T201
+    """Prints a line about the work on standard error, if anybody listens there."""
+    # A fault there must not undo the work, and the exit code tells as well.
+    with suppress(OSError, ValueError):
+        print(f"edge-agent: {printable(text)}", file=sys.stderr)  # noqa: T201
+
+
+def hint(text: str) -> None:
+    """Prints what to do next below a notice."""
+    with suppress(OSError, ValueError):
+        print(f"  hint: {printable(text)}", file=sys.stderr)  # noqa: T201
 
 
 def document(value: Any) -> None:
@@ -50,6 +59,20 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     if not console.is_terminal:
         console.width = 160
     console.print(shown)
+
+
+@contextmanager
+def tidy_interrupt() -> Iterator[None]:
+    """Makes Ctrl-C raise KeyboardInterrupt, where the terminal must be put right again.
+
+    Elsewhere it ends the process at once (`main`): an engine in an endless loop hears nothing
+    else, and whatever is on the disk is whole at any moment.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -85,6 +108,8 @@ class _Bar:
         if self._shown is None:
             self._shown = _new_bar()
             self._task = self._shown.add_task(self._what)
+            self._interrupt = tidy_interrupt()
+            self._interrupt.__enter__()
             self._shown.start()
         self._shown.update(self._task, completed=done, total=total)
         if done >= total:
@@ -94,6 +119,7 @@ class _Bar:
         if self._shown is not None:
             self._shown.stop()
             self._shown = None
+            self._interrupt.__exit__(None, None, None)
 
 
 def _new_bar() -> Any:

@@ -7,7 +7,7 @@ Source: ISO/IEC 14496-12 (boxes), ISO/IEC 23000-22 (MIAF), 7.3.6.7.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from edge_agent.image_files.contents import Contents, cut_short, damaged, zero_tail
 
@@ -34,6 +34,30 @@ def read(data: bytes, max_pixels: int) -> Contents:  # noqa: ARG001  size is in 
             seen = True
             _hide_exif(data, start, end, hidden)
     return Contents(bytes(hidden))
+
+
+class _Once:
+    """Stands for Pillow's decoder until its first frame is out."""
+
+    def __init__(self, image: Any) -> None:
+        self._image = image
+        self._decoder = image._decoder
+
+    def get_frame(self, number: int) -> Any:
+        decoder, self._decoder = self._decoder, None
+        self._image._decoder = None
+        return decoder.get_frame(number)
+
+
+def decode_once(image: Any) -> None:
+    """Lets Pillow drop the decoder, with its planes, once the first frame is out.
+
+    Args:
+        image: Pillow's opened AVIF file. One whose inner names are others than those of Pillow
+            11.3 to 13 is left alone: it only takes more memory.
+    """
+    if hasattr(getattr(image, "_decoder", None), "get_frame"):
+        image._decoder = _Once(image)
 
 
 def _boxes(data: bytes, position: int, limit: int) -> Iterator[tuple[bytes, int, int]]:

@@ -7,6 +7,9 @@ from typing import Final, NamedTuple
 from edge_agent.errors import ImageError
 
 AGAIN: Final = "fetch or export the file again"
+# Pillow keeps a pointer for each row, so that a picture of single pixels takes many times its own
+# bytes; no camera makes one, and JPEG, GIF and WebP can't hold a longer side.
+MAX_SIDE: Final = 65_535
 
 
 class Canvas(NamedTuple):
@@ -50,10 +53,15 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
     """Checks a size that a header claims, before anything is allocated for it.
 
     Raises:
-        ImageError: A side is zero, or there are more than ``max_pixels`` pixels.
+        ImageError: A side is zero or above 65,535, or there are more than ``max_pixels`` pixels.
     """
     if width < 1 or height < 1:
         raise ImageError(f"the image is empty: {width} x {height} pixels", hint=AGAIN)
+    if max(width, height) > MAX_SIDE:
+        raise ImageError(
+            f"the image has {width} x {height} pixels, the limit for a side is {MAX_SIDE}",
+            hint="scale it down",
+        )
     if width * height > max_pixels:
         raise ImageError(
             f"the image has {width} x {height} = {width * height} pixels, "

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = frozenset({"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr"})
 # Pillow reaches RGBA from a premultiplied mode only by its straight sibling.
 _WITH_ALPHA: Final = {"LA": None, "PA": None, "RGBA": None, "La": "LA", "RGBa": "RGBA"}
+_BAND_PIXELS: Final = 1 << 20
 _WIDE: Final = frozenset({"I;16", "I;16L", "I;16B", "I;16N", "I"})
 
 
@@ -36,20 +37,25 @@ def to_rgb(image: Image.Image, scale: Scale, background: tuple[int, int, int]) -
     Raises:
         ImageError: The range of its samples isn't known.
     """
-    if image.mode in _WIDE and scale.white is not None:
-        return _from_wide(image, scale.white, scale.inverted, background)
     key = image.info.get("transparency")
-    if image.mode in ("1", "L") and isinstance(key, int):
-        gray = image.convert("L")
-        return _over(
-            gray.convert("RGB"), gray.point([255 * (v != key) for v in range(256)]), background
-        )
-    if image.mode in _WITH_ALPHA or (image.mode in ("P", "RGB") and key is not None):
-        straight = _WITH_ALPHA.get(image.mode)
-        full = (image.convert(straight) if straight else image).convert("RGBA")
-        return _over(full.convert("RGB"), full.getchannel("A"), background)
+    wide = image.mode in _WIDE and scale.white is not None
+    see_through = image.mode in _WITH_ALPHA or (
+        isinstance(key, int)
+        if image.mode in ("1", "L")
+        else key is not None and image.mode in ("P", "RGB")
+    )
+    if wide or see_through:
+        result = Image.new("RGB", image.size, background)
+        # A band at a time: whole, the steps between would take several times the picture.
+        rows = max(1, _BAND_PIXELS // image.width)
+        for top in range(0, image.height, rows):
+            band = image.crop((0, top, image.width, min(top + rows, image.height)))
+            flat, mask = _from_wide(band, scale) if wide else _split(band)
+            result.paste(flat, (0, top), mask)
+        return result
+    if image.mode == "RGB":
+        return image
     if image.mode in _PLAIN:
-        # Also drops the reference to the file's bytes where there is nothing to convert.
         return image.convert("RGB")
     raise ImageError(
         f"pixels of Pillow's mode {image.mode} have no known black and white",
@@ -57,27 +63,29 @@ def to_rgb(image: Image.Image, scale: Scale, background: tuple[int, int, int]) -
     )
 
 
-def _over(image: Image.Image, alpha: Image.Image, background: tuple[int, int, int]) -> Image.Image:
-    result = Image.new("RGB", image.size, background)
-    result.paste(image, mask=alpha)
-    return result
+def _split(image: Image.Image) -> tuple[Image.Image, Image.Image]:
+    """Returns colours and opacity."""
+    key = image.info.get("transparency")
+    if image.mode in ("1", "L") and isinstance(key, int):
+        gray = image.convert("L")
+        return gray.convert("RGB"), gray.point([255 * (value != key) for value in range(256)])
+    straight = _WITH_ALPHA.get(image.mode)
+    full = (image.convert(straight) if straight else image).convert("RGBA")
+    return full.convert("RGB"), full.getchannel("A")
 
 
-def _from_wide(
-    image: Image.Image, white: int, inverted: bool, background: tuple[int, int, int]
-) -> Image.Image:
+def _from_wide(image: Image.Image, scale: Scale) -> tuple[Image.Image, Image.Image | None]:
     """Scales 0..white to 0..255, rounded; Pillow's own conversion clips at 255 instead."""
     import numpy as np
 
+    white = scale.white or 65535
     samples: NDArray[np.generic] = np.asarray(image)
     steps = np.arange(65536, dtype=np.uint32).clip(max=white)
     table = ((steps * 255 + white // 2) // white).astype(np.uint8)
-    if inverted:
+    if scale.inverted:
         table = 255 - table
     gray = Image.fromarray(table[samples]).convert("RGB")
     key = image.info.get("transparency")
     if not isinstance(key, int):
-        return gray
-    return _over(
-        gray, Image.fromarray(np.where(samples == key, 0, 255).astype(np.uint8)), background
-    )
+        return gray, None
+    return gray, Image.fromarray(np.where(samples == key, 0, 255).astype(np.uint8))

@@ -26,6 +26,9 @@ _TYPE_BYTES: Final = {1: 1, 3: 2, 4: 4, 5: 8, 7: 1}
 _CODES: Final = {1: "B", 3: "H", 4: "I"}
 _RAW, _JPEG = 1, 7
 _JPEG_END: Final = b"\xff\xd9"
+_JPEG_SCAN: Final = b"\xff\xda"
+# TIFF writers make one scan, or one a component; each takes as long as the whole picture.
+_MAX_SCANS: Final = 20
 _COMPRESSIONS: Final = frozenset({_RAW, 2, 3, 4, 5, _JPEG, 8, 32773, 32946})
 _MAX_PIECES: Final = 1 << 20
 _MAX_SAMPLES: Final = 6
@@ -172,6 +175,8 @@ def _check_ends(
         last = data[max(offset, end - _MIN_ZEROS) : end]
         if compression == _JPEG and not last.rstrip(b"\0").endswith(_JPEG_END):
             raise cut_short(f"the JPEG data at byte {offset} have no end marker (EOI)")
+        if compression == _JPEG and data.count(_JPEG_SCAN, offset, end) > _MAX_SCANS:
+            raise damaged(f"the JPEG data at byte {offset} have more than {_MAX_SCANS} scans")
         if compression != _RAW and not last.strip(b"\0"):
             raise cut_short(f"the TIFF data at byte {offset} end in zeros")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from edge_agent.image_files import exif
 from edge_agent.image_files.contents import Contents, check_size, cut_short, damaged, zero_tail
@@ -43,6 +43,25 @@ def read(data: bytes, max_pixels: int) -> Contents:
         raise damaged("a WebP without a picture")
     body = b"WEBP" + b"".join(kept)
     return Contents(b"RIFF" + struct.pack("<I", len(body)) + body, orientation)
+
+
+def decode_once(image: Any) -> None:
+    """Lets Pillow drop libwebp's decoder, with its two canvases, once the first frame is out.
+
+    Args:
+        image: Pillow's opened WebP file. One whose inner names are others than those of Pillow
+            9.4 to 13 is left alone: it only takes more memory.
+    """
+    following = getattr(image, "_get_next", None)
+    if following is None or not hasattr(image, "_decoder"):
+        return
+
+    def first() -> Any:
+        frame = following()
+        image._decoder = image._get_next = None
+        return frame
+
+    image._get_next = first
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:

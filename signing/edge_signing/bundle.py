@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from edge_signing.contents import Progress, check_external_data, hash_files, measure
-from edge_signing.durable import fsync_directory, write_durably
+from edge_signing.durable import fsync_directory, sweep, write_durably
 from edge_signing.ed25519 import PrivateKey
 from edge_signing.envelope import seal
-from edge_signing.errors import BundleChanged, BundleInvalid, NotTrusted
+from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable, NotTrusted
 from edge_signing.keyring import Keyring
 from edge_signing.limits import DEFAULT_LIMITS, Limits
 from edge_signing.manifest import (
@@ -25,6 +26,7 @@ from edge_signing.manifest import (
 from edge_signing.names import SIGNATURES, check_bundle_name, check_distinct, check_name
 from edge_signing.signatures import (
     check_signature_names,
+    check_total,
     find_signers,
     parse_signature,
     read_signature,
@@ -35,6 +37,10 @@ from edge_signing.trust import Purpose, judge
 from edge_signing.verified import VerifiedBundle
 
 __all__ = ["SignResult", "VerifiedBundle", "sign_directory", "verify"]
+
+
+# What `write_durably` may leave of a signature file if the process is killed.
+_UNFINISHED = re.compile(r"\.[0-9a-f]{40}\.[0-9a-f]{16}\.tmp")
 
 
 class SignResult(NamedTuple):
@@ -82,6 +88,7 @@ def sign_directory(
         model_signing 1.1.1 (all files but `ignore_paths`); DSSE 1.0; Sigstore bundle v0.3.
     """
     check_bundle_name(name)
+    _sweep(Path(path))
     with DirectorySource(path, limits) as source:
         files, signature_names = split_names(source.names())
         check_signature_names(signature_names, limits, source.location)
@@ -94,6 +101,7 @@ def sign_directory(
         resources = [Resource(*pair) for pair in hash_files(source, sizes, progress)]
         statement = build_statement(name, resources)
         stale = [n for n in signature_names if not _signs(source, n, statement, limits)]
+        sizes = {n: source.size(n) for n in signature_names if n not in stale}
     if stale and not replace:
         raise BundleChanged(
             "the bundle, or its name, has changed since it was signed",
@@ -106,9 +114,16 @@ def sign_directory(
         raise BundleInvalid(
             f"has {limits.signature_files} signatures already", path=os.fspath(path)
         )
-    written = _write_signature(Path(path), relative, seal(statement, private_key))
-    _remove(Path(path), [n for n in stale if n != relative])
-    return SignResult(bundle_digest(statement), keyid, str(written))
+    sealed = seal(statement, private_key)
+    if len(sealed) > limits.signature_file_bytes:
+        raise BundleInvalid(
+            "the list of its files is too long to be signed",
+            path=os.fspath(path),
+            hint="pack many small files into fewer large ones, or give them shorter names",
+        )
+    check_total({**sizes, relative: len(sealed)}, limits, os.fspath(path))
+    _store(Path(path), relative, sealed, stale)
+    return SignResult(bundle_digest(statement), keyid, str(Path(path, relative)))
 
 
 def verify(
@@ -139,12 +154,28 @@ def verify(
         NotTrusted: Not signed, or the verdict is no; the message is the verdict's reason.
         BundleChanged: A file differs from what was signed.
         BundleInvalid: The bundle breaks another rule of the format.
-        BundleUnreadable: It cannot be read.
+        BundleUnreadable: It cannot be read, or was removed meanwhile.
 
     Source:
         DSSE protocol 1.0 (verify, then parse the same bytes); in-toto Statement v1;
         model_signing 1.1.1, verifying.Config.verify.
     """
+    try:
+        return _verify(source, keyring, now, purpose, progress, limits)
+    except (BundleInvalid, NotTrusted) as error:
+        if source.has_vanished():
+            raise BundleUnreadable("was removed while it was read", path=source.location) from error
+        raise
+
+
+def _verify(
+    source: BundleSource,
+    keyring: Keyring,
+    now: datetime,
+    purpose: Purpose,
+    progress: Progress | None,
+    limits: Limits,
+) -> VerifiedBundle:
     files, signature_names = split_names(source.names())
     signatures = read_signatures(source, signature_names, limits)
     signers = find_signers(signatures, keyring, limits, source.location)
@@ -187,20 +218,39 @@ def _signs(source: BundleSource, name: str, statement: bytes, limits: Limits) ->
         return False  # damaged: as useless as a stale one
 
 
-def _write_signature(root: Path, relative: str, data: bytes) -> Path:
+def _sweep(root: Path) -> None:
+    """Removes what a crash left in `signatures/`; a link there is not followed, but refused."""
+    folder = root / SIGNATURES
+    if not folder.is_symlink():
+        sweep(folder, _UNFINISHED)
+
+
+def _store(root: Path, relative: str, data: bytes, stale: list[str]) -> None:
+    """Puts a signature in the place of stale ones.
+
+    At no moment do signatures lie there that contradict each other: the new one takes over the name
+    of the last stale one, and then its own.
+    """
+    last = relative if relative in stale or not stale else stale[-1]
+    for name in stale:
+        if name != last:
+            (root / name).unlink()
+    _write_signature(root, root / last, data)
+    if last != relative:
+        (root / last).replace(root / relative)
+        fsync_directory(root / SIGNATURES)
+
+
+def _write_signature(root: Path, target: Path, data: bytes) -> None:
     try:
-        (root / SIGNATURES).mkdir()
+        target.parent.mkdir()
     except FileExistsError:
         pass
     else:
         fsync_directory(root)
-    write_durably(root / relative, data)
-    return root / relative
-
-
-def _remove(root: Path, names: list[str]) -> None:
-    """Last: a crash in between leaves signatures that contradict each other, which is refused."""
-    for name in names:
-        (root / name).unlink()
-    if names:
-        fsync_directory(root / SIGNATURES)
+    try:
+        # Beside the bundle: what a crash leaves in it would make it invalid.
+        write_durably(target, data, staging=root.resolve().parent)
+    except OSError:
+        # Another file system, or a folder that only its owner may write to.
+        write_durably(target, data)

@@ -99,17 +99,41 @@ def seal(statement: bytes, private_key: PrivateKey) -> bytes:
     )
 
 
-def parse_envelope(data: bytes) -> Envelope:
+class PayloadDecoder:
+    """Decodes payloads; one that is spelled as the first was costs a comparison of texts.
+
+    All signatures of a bundle are over the same payload, so that they share its bytes too.
+    """
+
+    def __init__(self) -> None:
+        """Knows no payload yet."""
+        self._text: object = None
+        self._payload = b""
+
+    def decode(self, text: object) -> bytes:
+        """Decodes a payload; see `strict_json.decode_base64`, and that it is not too large."""
+        if self._text is not None and text == self._text:
+            return self._payload
+        payload = decode_base64(text)
+        if len(payload) > MAX_MANIFEST_BYTES:
+            raise StrictJSONError(f"has a payload over {MAX_MANIFEST_BYTES} bytes")
+        if self._text is None:
+            self._text, self._payload = text, payload
+        return payload
+
+
+def parse_envelope(data: bytes, decoder: PayloadDecoder | None = None) -> Envelope:
     """Parses a signature file, without believing it.
 
     Args:
         data: The file's bytes.
+        decoder: The same one for all signature files of a bundle.
 
     Returns:
         Its payload, signature and hint.
 
     Raises:
-        BundleInvalid: Larger than 8 MiB, JSON that is not strict, an unknown or missing field, a
+        BundleInvalid: Larger than 3 MiB, JSON that is not strict, an unknown or missing field, a
             media or payload type other than ours, any number of signatures but one, base64 that is
             not canonical, a payload over 4 MiB.
 
@@ -117,12 +141,13 @@ def parse_envelope(data: bytes) -> Envelope:
         DSSE protocol 1.0, "Protocol"; Sigstore bundle v0.3.
     """
     try:
-        return _parse(parse_object(data, DEFAULT_LIMITS.signature_file_bytes, _MAX_TOKENS))
+        document = parse_object(data, DEFAULT_LIMITS.signature_file_bytes, _MAX_TOKENS)
+        return _parse(document, decoder or PayloadDecoder())
     except StrictJSONError as error:
         raise BundleInvalid(f"this signature file {error}") from error
 
 
-def _parse(document: dict[str, Any]) -> Envelope:
+def _parse(document: dict[str, Any], decoder: PayloadDecoder) -> Envelope:
     _fields(document, "it", {"mediaType", "verificationMaterial", "dsseEnvelope"})
     _equals(document["mediaType"], MEDIA_TYPE, "mediaType")
     hint = _parse_hint(document["verificationMaterial"])
@@ -130,9 +155,7 @@ def _parse(document: dict[str, Any]) -> Envelope:
         document["dsseEnvelope"], "dsseEnvelope", {"payload", "payloadType", "signatures"}
     )
     _equals(dsse["payloadType"], PAYLOAD_TYPE, "payloadType")
-    payload = decode_base64(dsse["payload"])
-    if len(payload) > MAX_MANIFEST_BYTES:
-        raise StrictJSONError(f"has a payload over {MAX_MANIFEST_BYTES} bytes")
+    payload = decoder.decode(dsse["payload"])
     return Envelope(payload, _parse_signatures(dsse["signatures"]), hint)
 
 

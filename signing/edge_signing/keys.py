@@ -10,13 +10,15 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from edge_signing.durable import fsync_directory, write_durably
+from edge_signing.durable import create_durably, remove_unfinished, write_durably
 from edge_signing.ed25519 import PrivateKey, PublicKey
 from edge_signing.errors import KeyFileError
 from edge_signing.limits import MAX_KEY_FILE_BYTES
+from edge_signing.sealing import check_fields, open_seed, seal_seed
 from edge_signing.strict_json import (
     StrictJSONError,
     canonical,
@@ -30,19 +32,13 @@ __all__ = [
     "PublicKey",
     "load_private_key",
     "load_public_key",
+    "save_key_pair",
     "save_private_key",
     "save_public_key",
 ]
 
 SCHEMA = "edge-agent/private-key/v1"
 _MAX_TOKENS = 64
-
-# libsodium's MODERATE: 0.7 s on a desktop, and 256 MiB that an attacker must spend on each guess.
-OPS_LIMIT = 3
-MEM_LIMIT_BYTES = 256 * 1024 * 1024
-# What a file may ask for: a crafted one must not exhaust the memory of who opens it.
-_MAX_OPS_LIMIT = 8
-_MAX_MEM_LIMIT_BYTES = 512 * 1024 * 1024
 
 
 def save_private_key(
@@ -58,35 +54,52 @@ def save_private_key(
     Raises:
         KeyFileError: The file exists already, or the passphrase is empty.
         OSError: The folder is missing or not writable, the disk is full; nothing is left behind.
-
-    Source:
-        libsodium, "Password hashing" (argon2id) and "Secret-key authenticated encryption".
     """
-    document: dict[str, Any] = {"schema": SCHEMA, "public_key": key.public.to_base64()}
-    if passphrase is None:
-        document["seed"] = encode_base64(key.seed)
-    else:
-        document["sealed_seed"] = _seal(key.seed, passphrase)
-    name = os.fspath(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, 0o600)
-    except FileExistsError as error:
+    _create(Path(path), _private_document(key, passphrase), 0o600)
+
+
+def save_key_pair(
+    private_path: str | os.PathLike[str], key: PrivateKey, passphrase: bytes | None
+) -> Path:
+    """Writes both halves of a key into new files, the public one beside the private one.
+
+    The public half comes first: a crash leaves at most that, which is no secret and signs nothing.
+    It is never removed by a later run, since it may be the key of somebody else that was copied
+    here; that run says what to do.
+
+    Args:
+        private_path: NAME.key, which must not exist yet; nor may NAME.pub.
+        key: The key.
+        passphrase: As for `save_private_key`.
+
+    Returns:
+        The path of NAME.pub.
+
+    Raises:
+        KeyFileError: One of the files exists already, or the passphrase is empty.
+        OSError: As for `save_private_key`; nothing is left behind.
+    """
+    private = Path(private_path)
+    public = private.with_name(private.name.removesuffix(".key") + ".pub")
+    for path in (private, public):
+        remove_unfinished(path)
+    if os.path.lexists(private):
+        raise _exists(private)
+    if os.path.lexists(public):
         raise KeyFileError(
-            "the file exists already; a key is never overwritten",
-            path=name,
-            hint="choose another name, or move the old key away",
-        ) from error
+            "the file exists already, without a private key beside it; it is never overwritten",
+            path=str(public),
+            hint="choose another name; or, if making this key was interrupted, "
+            f"run: rm {_quote(str(public))}",
+        )
+    document = _private_document(key, passphrase)
+    _create(public, key.public.to_pem().encode("ascii"), 0o644)
     try:
-        with open(descriptor, "wb") as stream:
-            os.fchmod(stream.fileno(), 0o600)  # a strict umask must not lock the owner out
-            stream.write(canonical(document) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        _create(private, document, 0o600)
     except BaseException:
-        Path(name).unlink()
+        public.unlink(missing_ok=True)
         raise
-    fsync_directory(Path(name).parent)
+    return public
 
 
 def load_private_key(
@@ -113,11 +126,11 @@ def load_private_key(
             raise StrictJSONError(f"is not of the schema {SCHEMA}")
         if "seed" in document:
             _check_private(name, status)
-            _check_fields(document, {"schema", "public_key", "seed"})
+            check_fields(document, {"schema", "public_key", "seed"})
             key = PrivateKey(decode_base64(document["seed"]))
         else:
-            _check_fields(document, {"schema", "public_key", "sealed_seed"})
-            key = PrivateKey(_open_sealed(name, document["sealed_seed"], passphrase))
+            check_fields(document, {"schema", "public_key", "sealed_seed"})
+            key = PrivateKey(open_seed(name, document["sealed_seed"], passphrase))
     except StrictJSONError as error:
         raise KeyFileError(f"this private key's file {error}", path=name) from error
     if document["public_key"] != key.public.to_base64():
@@ -158,6 +171,33 @@ def load_public_key(path: str | os.PathLike[str]) -> PublicKey:
         raise KeyFileError(error.message, path=name, hint=error.hint) from error
 
 
+def _create(path: Path, data: bytes, mode: int) -> None:
+    try:
+        create_durably(path, data, mode)
+    except FileExistsError as error:
+        raise _exists(path) from error
+
+
+def _exists(path: Path) -> KeyFileError:
+    hint = "choose another name, or move the old key away"
+    with suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            hint = f"it is empty, as a crash may leave it; run: rm {_quote(str(path))}"
+    return KeyFileError(
+        "the file exists already; a key is never overwritten", path=str(path), hint=hint
+    )
+
+
+def _private_document(key: PrivateKey, passphrase: bytes | None) -> bytes:
+    document: dict[str, Any] = {"schema": SCHEMA, "public_key": key.public.to_base64()}
+    if passphrase is None:
+        document["seed"] = encode_base64(key.seed)
+    else:
+        document["sealed_seed"] = seal_seed(key.seed, passphrase)
+    return canonical(document) + b"\n"
+
+
 def _read(name: str) -> tuple[bytes, os.stat_result]:
     # O_NONBLOCK: opening a FIFO must not hang. The checks are on the open file, not on its name.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -185,7 +225,7 @@ def _check_private(name: str, status: os.stat_result) -> None:
         raise KeyFileError(
             "this unencrypted private key belongs to another user",
             path=name,
-            hint=f"run: chown {_quoted_user()} {_quote(name)}",
+            hint=f"run: chown {os.geteuid()} {_quote(name)}",
         )
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise KeyFileError(
@@ -195,69 +235,7 @@ def _check_private(name: str, status: os.stat_result) -> None:
         )
 
 
-def _quoted_user() -> str:
-    return str(os.geteuid())
-
-
 def _quote(name: str) -> str:
     import shlex
 
     return shlex.quote(name)
-
-
-def _check_fields(document: dict[str, Any], expected: set[str]) -> None:
-    if set(document) != expected:
-        raise StrictJSONError(f"must have exactly the fields {', '.join(sorted(expected))}")
-
-
-def _seal(seed: bytes, passphrase: bytes) -> dict[str, Any]:
-    from nacl.bindings import crypto_secretbox
-
-    if not passphrase:
-        raise KeyFileError("the passphrase is empty")
-    salt = os.urandom(16)
-    nonce = os.urandom(24)
-    box_key = _derive(passphrase, salt, OPS_LIMIT, MEM_LIMIT_BYTES)
-    return {
-        "kdf": "argon2id",
-        "ops_limit": OPS_LIMIT,
-        "mem_limit_bytes": MEM_LIMIT_BYTES,
-        "salt": encode_base64(salt),
-        "nonce": encode_base64(nonce),
-        "ciphertext": encode_base64(crypto_secretbox(seed, nonce, box_key)),
-    }
-
-
-def _open_sealed(name: str, sealed: Any, passphrase: Callable[[], bytes] | None) -> bytes:
-    from nacl.bindings import crypto_secretbox_open
-    from nacl.exceptions import CryptoError
-
-    if not isinstance(sealed, dict):
-        raise StrictJSONError("has a sealed_seed that is not an object")
-    _check_fields(sealed, {"kdf", "ops_limit", "mem_limit_bytes", "salt", "nonce", "ciphertext"})
-    salt, nonce = decode_base64(sealed["salt"]), decode_base64(sealed["nonce"])
-    ciphertext = decode_base64(sealed["ciphertext"])
-    if sealed["kdf"] != "argon2id" or (len(salt), len(nonce), len(ciphertext)) != (16, 24, 48):
-        raise StrictJSONError("has a sealed_seed of an unknown kind")
-    ops = _within("ops_limit", sealed["ops_limit"], 1, _MAX_OPS_LIMIT)
-    memory = _within("mem_limit_bytes", sealed["mem_limit_bytes"], 8192, _MAX_MEM_LIMIT_BYTES)
-    if passphrase is None:
-        raise KeyFileError("this private key needs its passphrase", path=name)
-    try:
-        return crypto_secretbox_open(ciphertext, nonce, _derive(passphrase(), salt, ops, memory))
-    except CryptoError as error:
-        raise KeyFileError("the passphrase is wrong", path=name, hint="try again") from error
-
-
-def _within(field: str, value: object, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:  # bool is an int, but not one here
-        raise StrictJSONError(f"has {field} outside {low} to {high}")
-    return value
-
-
-def _derive(passphrase: bytes, salt: bytes, ops_limit: int, mem_limit_bytes: int) -> bytes:
-    from nacl.bindings import crypto_pwhash_alg, crypto_pwhash_ALG_ARGON2ID13
-
-    return crypto_pwhash_alg(
-        32, passphrase, salt, ops_limit, mem_limit_bytes, crypto_pwhash_ALG_ARGON2ID13
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -121,6 +122,20 @@ def check_signature_path(name: str) -> None:
         raise BundleInvalid(
             "signatures/ may hold only <keyid>.sigstore.json files", path=name, hint="remove it"
         )
+
+
+def from_system(name: str) -> str:
+    """Reads a name that the system gave: its bytes are UTF-8, whatever the locale says.
+
+    Returns:
+        The name; bytes that are not UTF-8 become lone surrogates, which `check_path` refuses.
+    """
+    return os.fsencode(name).decode("utf-8", "surrogateescape")
+
+
+def to_system(name: str) -> str:
+    """Spells a name that passed `check_path` so that the system gets its UTF-8 bytes."""
+    return os.fsdecode(name.encode("utf-8"))
 
 
 def is_signature(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections.abc import Callable, Collection
 from typing import Any, BinaryIO
 
 from edge_signing.contents import copy_file
@@ -21,6 +22,7 @@ from edge_signing.oci_manifest import (
     MANIFEST_TYPE,
     Layer,
     build_oci_manifest,
+    check_kind,
     descriptor,
     parse_descriptor,
     parse_oci_manifest,
@@ -49,8 +51,8 @@ class OciTarSource(ClosingSource):
         Raises:
             BundleUnreadable: Missing, no tar, damaged or truncated.
             BundleInvalid: Any entry but `oci-layout`, `index.json` and `blobs/sha256/<digest>`;
-                an entry twice, a link or an extension; not exactly one manifest; sizes that do not
-                agree; whatever `parse_oci_manifest` refuses.
+                an entry twice, a link or an extension; not exactly one manifest; a blob that it
+                does not list; sizes that do not agree; whatever `parse_oci_manifest` refuses.
         """
         self.location = os.fspath(path)
         try:
@@ -96,11 +98,10 @@ class OciTarSource(ClosingSource):
                 raise BundleUnreadable("is neither a folder nor a file", path=self.location)
             entries = self._entries(limits)
             self._check_layout(entries)
-            manifest = self._read_manifest(entries)
-        return {
-            layer.name: _blob(entries, layer.digest_hex, layer.size)
-            for layer in parse_oci_manifest(manifest, limits)
-        }
+            digest, manifest = self._read_manifest(entries)
+        layers = parse_oci_manifest(manifest, limits)
+        _check_blobs(entries, {digest, EMPTY_CONFIG_DIGEST, *(one.digest_hex for one in layers)})
+        return {one.name: _blob(entries, one.digest_hex, one.size) for one in layers}
 
     def _entries(self, limits: Limits) -> dict[str, Member]:
         entries: dict[str, Member] = {}
@@ -121,17 +122,18 @@ class OciTarSource(ClosingSource):
         if layout.get("imageLayoutVersion") != "1.0.0":
             raise BundleInvalid("oci-layout is not of version 1.0.0", path=self.location)
 
-    def _read_manifest(self, entries: dict[str, Member]) -> bytes:
+    def _read_manifest(self, entries: dict[str, Member]) -> tuple[str, bytes]:
         index = self._read_json(entries.get("index.json"), "index.json")
+        check_kind(index, INDEX_TYPE, "index.json")
         manifests = index.get("manifests")
         if not isinstance(manifests, list) or len(manifests) != 1:
             raise BundleInvalid("index.json does not list exactly one manifest", path=self.location)
-        digest, size = parse_descriptor(manifests[0], "index.json")
+        digest, size = parse_descriptor(manifests[0], MANIFEST_TYPE, "index.json")
         member = _blob(entries, digest, size)
         data = self._read(member, MAX_MANIFEST_BYTES)
         if sha256_hex(data) != digest:
             raise BundleChanged("the OCI manifest differs from its digest", path=self.location)
-        return data
+        return digest, data
 
     def _read_json(self, member: Member | None, name: str) -> dict[str, Any]:
         if member is None:
@@ -198,7 +200,32 @@ def write_oci_tar(source: BundleSource, out_path: str | os.PathLike[str]) -> str
     Source:
         OCI image specification 1.1, image-layout.md.
     """
-    layers = [_hash_layer(source, name) for name in source.names()]
+    return write_layers(source, [_hash_layer(source, name) for name in source.names()], out_path)
+
+
+def write_layers(
+    source: BundleSource,
+    layers: Collection[Layer],
+    out_path: str | os.PathLike[str],
+    advance: Callable[[int], None] | None = None,
+) -> str:
+    """Packs files whose digests are known already, reading each once.
+
+    Args:
+        source: The bundle.
+        layers: Every file that the archive shall have.
+        out_path: The archive, written durably.
+        advance: Called with the bytes of each piece.
+
+    Returns:
+        The OCI manifest's digest, `sha256:…`.
+
+    Raises:
+        BundleChanged: The source's bytes are not those that a layer names.
+        BundleInvalid: The source refuses a file.
+        BundleUnreadable: A file cannot be read.
+        OSError: The archive cannot be written; nothing is left behind.
+    """
     manifest = build_oci_manifest(layers)
     digest = sha256_hex(manifest)
     listed = {**descriptor(MANIFEST_TYPE, digest, len(manifest)), "artifactType": ARTIFACT_TYPE}
@@ -212,7 +239,7 @@ def write_oci_tar(source: BundleSource, out_path: str | os.PathLike[str]) -> str
             if name in small:
                 _put(out, _BLOBS + name, small[name])
             else:
-                _copy_layer(source, large[name], out)
+                _copy_layer(source, large[name], out, advance)
         out.write(END)
     return "sha256:" + digest
 
@@ -228,9 +255,11 @@ def _put(out: BinaryIO, name: str, data: bytes) -> None:
     out.write(header(name, len(data)) + data + padding(len(data)))
 
 
-def _copy_layer(source: BundleSource, layer: Layer, out: BinaryIO) -> None:
+def _copy_layer(
+    source: BundleSource, layer: Layer, out: BinaryIO, advance: Callable[[int], None] | None
+) -> None:
     out.write(header(_BLOBS + layer.digest_hex, layer.size))
-    if copy_file(source, layer.name, out, layer.size) != layer.digest_hex:
+    if copy_file(source, layer.name, out, layer.size, advance) != layer.digest_hex:
         raise BundleChanged("the file changed while it was packed", path=layer.name)
     out.write(padding(layer.size))
 
@@ -244,6 +273,12 @@ def _blob(entries: dict[str, Member], digest_hex: str, size: int) -> Member:
             f"the archive has {member.size} bytes for a blob of {size}", path=member.name
         )
     return member
+
+
+def _check_blobs(entries: dict[str, Member], listed: set[str]) -> None:
+    for name in entries:
+        if name.startswith(_BLOBS) and name != _BLOBS and name.removeprefix(_BLOBS) not in listed:
+            raise BundleInvalid("the archive has a blob that nothing refers to", path=name)
 
 
 def _is_expected(member: Member) -> bool:

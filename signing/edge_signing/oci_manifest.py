@@ -77,8 +77,9 @@ def parse_oci_manifest(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Lay
         The files, sorted.
 
     Raises:
-        BundleInvalid: Too large, not strict JSON, another kind of artifact, a config that is not
-            empty, a layer without title, with a name that is not allowed, or of a name twice.
+        BundleInvalid: Too large, not strict JSON, another schema version, media type or kind of
+            artifact, a config that is not empty, a layer without title, with a name that is not
+            allowed, or of a name twice.
 
     Source:
         OCI image specification 1.1, manifest.md and descriptor.md.
@@ -87,9 +88,10 @@ def parse_oci_manifest(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Lay
         document = parse_object(data, MAX_MANIFEST_BYTES, _MAX_TOKENS)
     except StrictJSONError as error:
         raise BundleInvalid(f"the OCI manifest {error}") from error
-    if document.get("schemaVersion") != 2 or document.get("artifactType") != ARTIFACT_TYPE:
+    check_kind(document, MANIFEST_TYPE, "the OCI manifest")
+    if document.get("artifactType") != ARTIFACT_TYPE:
         raise BundleInvalid(f"the OCI manifest is not of the artifact type {ARTIFACT_TYPE}")
-    config = parse_descriptor(document.get("config"), "config")
+    config = parse_descriptor(document.get("config"), EMPTY_TYPE, "config")
     if config != (EMPTY_CONFIG_DIGEST, len(EMPTY_CONFIG)):
         raise BundleInvalid("the OCI manifest has a config that is not empty")
     items = document.get("layers")
@@ -108,18 +110,40 @@ def descriptor(media_type: str, digest_hex: str, size: int) -> dict[str, object]
     return {"mediaType": media_type, "digest": f"sha256:{digest_hex}", "size": size}
 
 
-def parse_descriptor(value: Any, where: str) -> tuple[str, int]:
+def check_kind(document: dict[str, Any], media_type: str, what: str) -> None:
+    """Checks of which schema an OCI index or manifest says that it is.
+
+    Args:
+        document: The index or manifest.
+        media_type: What it must be; the specification lets it leave that out.
+        what: Its name, for the error.
+
+    Raises:
+        BundleInvalid: Another schema version or media type.
+
+    Source:
+        OCI image specification 1.1, image-index.md and manifest.md.
+    """
+    version = document.get("schemaVersion")
+    if type(version) is not int or version != 2:
+        raise BundleInvalid(f"{what} is not of the schema version 2")
+    if document.get("mediaType", media_type) != media_type:
+        raise BundleInvalid(f"{what} is not of the media type {media_type}")
+
+
+def parse_descriptor(value: Any, media_type: str, where: str) -> tuple[str, int]:
     """Reads an OCI content descriptor.
 
     Args:
         value: What should be one.
+        media_type: What it must say that it points to.
         where: Its place, for the error.
 
     Returns:
         The digest as 64 hexadecimal digits, and the size in bytes.
 
     Raises:
-        BundleInvalid: No SHA-256 digest, or no size.
+        BundleInvalid: Another media type, no SHA-256 digest, or no size.
     """
     digest = value.get("digest") if isinstance(value, dict) else None
     size = value.get("size") if isinstance(value, dict) else None
@@ -131,11 +155,13 @@ def parse_descriptor(value: Any, where: str) -> tuple[str, int]:
         or size < 0
     ):
         raise BundleInvalid(f"an OCI descriptor is malformed: {where}")
+    if value.get("mediaType") != media_type:
+        raise BundleInvalid(f"an OCI descriptor is not of the media type {media_type}: {where}")
     return digest.removeprefix("sha256:"), size
 
 
 def _parse_layer(value: Any, where: str) -> Layer:
-    digest, size = parse_descriptor(value, where)
+    digest, size = parse_descriptor(value, LAYER_TYPE, where)
     annotations = value.get("annotations")
     name = annotations.get(TITLE) if isinstance(annotations, dict) else None
     if not isinstance(name, str):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from edge_signing.digest import is_sha256_hex, sha256_hex
 from edge_signing.ed25519 import PublicKey
-from edge_signing.envelope import Envelope, parse_envelope
+from edge_signing.envelope import Envelope, PayloadDecoder, parse_envelope
 from edge_signing.errors import BundleInvalid, NotTrusted
 from edge_signing.keyring import ABBREVIATED, Keyring
 from edge_signing.limits import Limits
@@ -57,12 +57,13 @@ def read_signature(source: BundleSource, name: str, limits: Limits) -> bytes:
     return data
 
 
-def parse_signature(data: bytes, name: str) -> Envelope:
+def parse_signature(data: bytes, name: str, decoder: PayloadDecoder | None = None) -> Envelope:
     """Parses a signature file, naming it in the error.
 
     Args:
         data: Its bytes.
         name: The file in `signatures/`.
+        decoder: As for `parse_envelope`.
 
     Returns:
         The envelope.
@@ -71,7 +72,7 @@ def parse_signature(data: bytes, name: str) -> Envelope:
         BundleInvalid: It is malformed.
     """
     try:
-        return parse_envelope(data)
+        return parse_envelope(data, decoder)
     except BundleInvalid as error:
         raise BundleInvalid(error.message, path=name) from error
 
@@ -98,12 +99,16 @@ def read_signatures(source: BundleSource, names: Collection[str], limits: Limits
         )
     check_signature_names(names, limits, source.location)
     payload: bytes | None = None
+    # One copy of the payload for all: 64 files of 2 MiB would not fit everywhere.
+    decoder = PayloadDecoder()
     envelopes = []
     digests = {}
     sizes = {}
     for name in names:
         data = read_signature(source, name, limits)
-        envelope = parse_signature(data, name)
+        sizes[name] = len(data)
+        check_total(sizes, limits, source.location)
+        envelope = parse_signature(data, name, decoder)
         if payload is None:
             payload = envelope.payload
         elif envelope.payload != payload:
@@ -112,10 +117,8 @@ def read_signatures(source: BundleSource, names: Collection[str], limits: Limits
                 path=name,
                 hint="its publisher must remove the stale ones and sign again",
             )
-        # One copy of the payload for all: 64 files of 4 MiB would not fit everywhere.
-        envelopes.append(Envelope(payload, envelope.signature, envelope.hint))
+        envelopes.append(envelope)
         digests[name] = sha256_hex(data)
-        sizes[name] = len(data)
     assert payload is not None  # noqa: S101  # names is not empty
     return Signatures(payload, tuple(envelopes), digests, sizes)
 
@@ -135,6 +138,23 @@ def check_signature_names(names: Collection[str], limits: Limits, location: str)
         raise BundleInvalid(f"has more than {limits.signature_files} signatures", path=location)
     for name in names:
         check_signature_path(name)
+
+
+def check_total(sizes: Mapping[str, int], limits: Limits, location: str) -> None:
+    """Checks the size of all files in `signatures/` together.
+
+    Args:
+        sizes: Bytes by file.
+        limits: The cap.
+        location: The bundle, for the error.
+
+    Raises:
+        BundleInvalid: They have too many bytes.
+    """
+    if sum(sizes.values()) > limits.signatures_bytes:
+        raise BundleInvalid(
+            f"has more than {limits.signatures_bytes} bytes of signatures", path=location
+        )
 
 
 def find_signers(

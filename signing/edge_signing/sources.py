@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, Self
 
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
 from edge_signing.limits import DEFAULT_LIMITS, Limits
-from edge_signing.names import check_path, is_signature, sort_key
+from edge_signing.names import check_path, from_system, is_signature, sort_key, to_system
 from edge_signing.reading import reading, unreadable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -59,9 +59,14 @@ class BundleSource(Protocol):
             the source is closed.
 
         Raises:
-            BundleChanged: The file has gone since.
             BundleInvalid: It is, or has become, a link or a special file, or was never listed.
-            BundleUnreadable: It cannot be read.
+            BundleUnreadable: It has gone since, or cannot be read.
+        """
+
+    def has_vanished(self) -> bool:
+        """Tells whether the place as a whole was removed after it was opened.
+
+        Whoever reads meanwhile finds files missing one by one, and that is no tampering.
         """
 
     def close(self) -> None:
@@ -80,7 +85,11 @@ class BundleSource(Protocol):
 
 
 class ClosingSource:
-    """The context manager that all sources share."""
+    """What sources share: the context manager, and that they stay where they are."""
+
+    def has_vanished(self) -> bool:
+        """Tells whether it was removed; see `BundleSource.has_vanished`."""
+        return False
 
     def close(self) -> None:
         """Closes the source; closing twice does nothing."""
@@ -157,6 +166,13 @@ class DirectorySource(ClosingSource):
             os.close(self._root)
             self._root = -1
 
+    def has_vanished(self) -> bool:
+        """Tells whether the folder was removed; see `BundleSource.has_vanished`."""
+        try:
+            return os.fstat(self._root).st_nlink == 0 or not Path(self.location).exists()
+        except OSError:
+            return False
+
     def names(self) -> list[str]:
         """Lists every file; see `BundleSource.names`."""
         files: list[str] = []
@@ -183,7 +199,8 @@ class DirectorySource(ClosingSource):
         try:
             with reading(folder or self.location), os.scandir(descriptor) as entries:
                 for entry in entries:
-                    name = f"{folder}/{entry.name}" if folder else entry.name
+                    name = from_system(entry.name)
+                    name = f"{folder}/{name}" if folder else name
                     check_path(name)
                     yield name, entry.stat(follow_symlinks=False).st_mode
         finally:
@@ -208,7 +225,7 @@ class DirectorySource(ClosingSource):
         """Opens component by component: O_NOFOLLOW guards only the last one of a path."""
         if name:
             check_path(name)
-        components = name.split("/") if name else ["."]
+        components = to_system(name or ".").split("/")
         folder = self._root
         try:
             for component in components[:-1]:
@@ -259,7 +276,7 @@ def split_names(names: list[str]) -> tuple[list[str], list[str]]:
 
 def _refused(error: OSError, name: str) -> BundleUnreadable | BundleInvalid:
     if error.errno == errno.ENOENT:
-        return BundleChanged("the file has gone", path=name)
+        return BundleUnreadable("the file has gone", path=name)
     # ELOOP, and ENOTDIR for O_DIRECTORY: a link. ENXIO: a socket.
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
         return BundleInvalid("is, or has become, a link or a special file", path=name)

@@ -44,7 +44,7 @@ def parse_object(data: bytes, max_bytes: int, max_tokens: int) -> dict[str, Any]
         value = json.loads(
             text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse_constant
         )
-        if "\\ud" in text.lower():
+        if b"\\" in data and "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except StrictJSONError:
         raise

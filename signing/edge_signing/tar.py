@@ -14,6 +14,7 @@ from edge_signing.errors import BundleInvalid, BundleUnreadable
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
+_RECORD = 20 * BLOCK
 _OCTAL_LIMIT = 8**11
 
 
@@ -73,7 +74,8 @@ def members(descriptor: int, location: str, at_most: int) -> Iterator[Member]:
 
     Raises:
         BundleUnreadable: Not a tar, damaged, or truncated (also when the end marker is missing).
-        BundleInvalid: An entry that is neither a regular file nor a folder, or too many.
+        BundleInvalid: An entry that is neither a regular file nor a folder, too many, or more after
+            the end marker than zeroes up to the end of the record.
         OSError: The file cannot be read.
     """
     total = os.fstat(descriptor).st_size
@@ -83,6 +85,7 @@ def members(descriptor: int, location: str, at_most: int) -> Iterator[Member]:
         if block == bytes(BLOCK):
             if os.pread(descriptor, BLOCK, position + BLOCK) != bytes(BLOCK):
                 raise BundleUnreadable("the archive is truncated", path=location)
+            _check_end(descriptor, position, total, location)
             return
         member = _parse(block, position + BLOCK, location)
         position = member.offset + member.size + len(padding(member.size))
@@ -90,6 +93,14 @@ def members(descriptor: int, location: str, at_most: int) -> Iterator[Member]:
             raise BundleUnreadable("the archive is truncated", path=location)
         yield member
     raise BundleInvalid(f"the archive has more than {at_most} entries", path=location)
+
+
+def _check_end(descriptor: int, position: int, total: int, location: str) -> None:
+    """Nothing rides along behind the end: tar only fills up its last record of 10240 bytes."""
+    end = position + len(END)
+    left = total - end
+    if left > -end % _RECORD or os.pread(descriptor, left, end).strip(b"\0"):
+        raise BundleInvalid("the archive goes on after its end", path=location)
 
 
 def _parse(block: bytes, offset: int, location: str) -> Member:

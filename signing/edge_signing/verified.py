@@ -13,6 +13,7 @@ from edge_signing.digest import sha256_hex
 from edge_signing.durable import fsync_directory
 from edge_signing.errors import BundleChanged, BundleInvalid
 from edge_signing.manifest import Manifest, bundle_digest
+from edge_signing.names import to_system
 from edge_signing.reading import reading
 from edge_signing.signatures import Signatures
 from edge_signing.sources import BundleSource
@@ -121,8 +122,8 @@ class VerifiedBundle:
         advance = counter(sum(self._sizes.values()), progress)
         folders = {root}
         for name, signed, size in self._all_files():
-            target = root / name
-            _make_folders(root, name, folders)
+            target = root / to_system(name)
+            _make_folders(root, to_system(name), folders)
             with _create(target) as out:
                 heard = advance if name in self._sizes else None
                 copied = copy_file(self._source, name, out, size, heard)
@@ -133,6 +134,29 @@ class VerifiedBundle:
         # The deepest first; last the folder that holds the new one's own name.
         for folder in [*sorted(folders, reverse=True), root.absolute().parent]:
             fsync_directory(folder)
+
+    def pack(self, out_path: str | os.PathLike[str], progress: Progress | None = None) -> str:
+        """Packs every file, signatures included, into an OCI archive: the very bytes verified.
+
+        Args:
+            out_path: The archive, written durably.
+            progress: Called with the bytes packed and the bytes in total; the content of equal
+                files is packed once.
+
+        Returns:
+            The OCI manifest's digest, `sha256:…`.
+
+        Raises:
+            BundleChanged: A file has changed since it was verified.
+            BundleUnreadable: A file cannot be read.
+            OSError: The archive cannot be written. After any error nothing is left behind.
+        """
+        from edge_signing.oci import write_layers
+        from edge_signing.oci_manifest import Layer
+
+        layers = [Layer(*file) for file in self._all_files()]
+        total = sum({layer.digest_hex: layer.size for layer in layers}.values())
+        return write_layers(self._source, layers, out_path, counter(total, progress))
 
     def close(self) -> None:
         """Closes the source; closing twice does nothing."""

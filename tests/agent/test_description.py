@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,22 +56,25 @@ golden:
 # What is replaced, by what, and the line and words of the error.
 STRUCTURE: list[tuple[str, str, int, str]] = [
     ("schema: edge-agent/model/v1", "schema: edge-agent/model/v2", 1, "schema: Invalid enum value"),
-    ("name: acme/net", "name: Acme/net", 2, "name: Expected `str` matching"),
+    ("name: acme/net", "name: Acme/net", 2,
+     "name: 'Acme/net' is not a bundle name: lower-case letters, digits, '.', '_' and '-', in"),
     ("name: acme/net", "name: acme//net", 2, "name: "),
     ("name: acme/net", "name: ../net", 2, "name: "),
     ("name: acme/net", 'name: "acme/net\\n"', 2, "name: "),
     ("name: acme/net", f"name: {'a' * 129}", 2, "name: Expected `str` of length <= 128"),
     ("version: 1.0.0", "version: 1.0", 3, "version: Expected `str`, got `float`"),
-    ("version: 1.0.0", "version: 1.0.0.0", 3, "version: "),
+    ("version: 1.0.0", "version: 1.0.0.0", 3,
+     "version: '1.0.0.0' is not a semantic version: write three numbers, such as 1.0.0"),
     ("version: 1.0.0", "version: 01.0.0", 3, "version: "),
     ("version: 1.0.0", 'version: "1.0.0\\n"', 3, "version: "),
-    ("task: image-classification", "task: Image", 4, "task: "),
+    ("task: image-classification", "task: Image", 4, "task: 'Image' is not a task: lower-"),
     ("task: image-classification", f"task: t\nsummary: {'s' * 201}", 5, "summary: "),
     ("task: image-classification", "tasks: x", 4, "tasks: unknown key"),
     ("task: image-classification", '"\\e[31m": x', 4, r"\x1b[31m: unknown key"),
     ("task: image-classification", '"a` - at `$.name": x', 4, "unknown key"),
     ("task: image-classification\n", "", 1, "missing required field `task`"),
-    ("task: image-classification", "task: t\npipeline_digest: sha256:1", 5, "pipeline_digest: "),
+    ("task: image-classification", "task: t\npipeline_digest: sha256:1", 5,
+     "pipeline_digest: 'sha256:1' is not a digest: sha256: and 64 hex"),
     ("dtype: uint8", "dtype: uint32", 10, "outputs[1].dtype: Invalid enum value 'uint32'"),
     ("dtype: uint8, ", "", 10, "outputs[1]: Object missing required field `dtype`"),
     ("dtype: uint8", "dtype: uint8, zero: 1", 10, "outputs[1].zero: unknown key"),
@@ -77,15 +82,18 @@ STRUCTURE: list[tuple[str, str, int, str]] = [
     ("shape: [8, 8]", "shape: [8, -1]", 10, "outputs[1].shape[1]: "),
     ("shape: [8, 8]", "shape: [8, 8.5]", 10, "outputs[1].shape[1]: "),
     ("shape: [8, 8]", "shape: [8, true]", 10, "outputs[1].shape[1]: "),
-    ("shape: [8, 8]", "shape: [8, two words]", 10, "outputs[1].shape[1]: "),
+    ("shape: [8, 8]", "shape: [8, two words]", 10,
+     "outputs[1].shape[1]: 'two words' is not the name of an axis: letters, digits and '_'"),
     ("shape: [8, 8]", "shape: [1, 1, 1, 1, 1, 1, 1, 1, 1]", 10, "outputs[1].shape: "),
     ("shape: [8, 8]", "shape: 8", 10, "outputs[1].shape: Expected `array`"),
-    ("layout: NCHW", "layout: CHW", 6, "inputs[0].layout: "),
+    ("layout: NCHW", "layout: CHW", 6,
+     "inputs[0].layout: Invalid enum value 'CHW': allowed are NCHW, NHWC"),
     ("range: [0, 1]", "range: [0]", 6, "inputs[0].range: "),
     ("range: [0, 1]", "range: [0, .inf]", 6, "inputs[0].range[1]: "),
     ("range: [0, 1]", "range: [0, .nan]", 6, "inputs[0].range[1]: "),
     ("name: image,", "name: '',", 6, "inputs[0].name: "),
-    ("engine: onnx", "engine: torch", 12, "engines[0].engine: "),
+    ("engine: onnx", "engine: torch", 12,
+     "engines[0].engine: Invalid enum value 'torch': allowed are onnx, tflite"),
     ("file: a.onnx", "file: ''", 12, "engines[0].file: "),
     ("file: a.onnx", "file: a.onnx, inputs: {image: ''}", 12, "engines[0].inputs: "),
     ("file: a.onnx", "file: a.onnx, inputs: {'': image}", 12, "engines[0].inputs: "),
@@ -103,7 +111,8 @@ STRUCTURE: list[tuple[str, str, int, str]] = [
     ("mean: [0, 0, 0]", "mean: [1e39, 0, 0]", 18, "preprocess.normalize.mean[0]: "),
     ("mean: [0, 0, 0]", "mean: [0, 0, 0, 0, 0]", 18, "preprocess.normalize.mean: "),
     ("mean: [0, 0, 0]", "mean: []", 18, "preprocess.normalize.mean: "),
-    ("kind: classification", "kind: detection", 20, "postprocess.kind: Invalid value 'detection'"),
+    ("kind: classification", "kind: detection", 20,
+     "postprocess.kind: Invalid value 'detection': allowed are classification, raw"),
     ("  kind: classification\n", "", 19, "postprocess: Object missing required field `kind`"),
     ("kind: classification", "kind: raw", 21, "postprocess.output: unknown key"),
     ("activation: softmax", "activation: relu", 22, "postprocess.activation: "),
@@ -113,13 +122,14 @@ STRUCTURE: list[tuple[str, str, int, str]] = [
     ("golden:\n", "contract: {min_confidence: 1.5}\ngolden:\n", 24, "contract.min_confidence: "),
     ("golden:\n", "contract: {latency_ms: 0}\ngolden:\n", 24, "contract.latency_ms: "),
     ("golden:\n", "contract: {memory_mib: 0}\ngolden:\n", 24, "contract.memory_mib: "),
-    ("golden:\n", "contract: {leave_device: always}\ngolden:\n", 24, "contract.leave_device: "),
+    ("golden:\n", "contract: {leave_device: always}\ngolden:\n", 24,
+     "contract.leave_device: Invalid enum value 'always': allowed are model-input, never"),
     ("index: 1", "index: -1", 27, "golden.top.index: "),
     ("tolerance: 0.1", "tolerance: -0.1", 27, "golden.top.tolerance: "),
     (BASE, "[1, 2]", 1, "must be a mapping"),
     (BASE, "5", 1, "must be a mapping"),
     (BASE, BASE.replace("outputs:\n", "outputs: []\nx:\n", 1), 8, "outputs: "),
-]
+]  # fmt: skip
 
 RULES: list[tuple[str, str, int, str]] = [
     ("name: bias,", "name: image,", 7, "inputs[1]: 'image' is described twice"),
@@ -322,6 +332,76 @@ def test_semantic_versions(version: str) -> None:
 def test_other_versions_are_refused_with_a_hint(version: str) -> None:
     error = refusal(BASE.replace("version: 1.0.0", f'version: "{version}"').encode())
     assert "three numbers" in (error.hint or "")
+
+
+HINTS: list[tuple[str, str, str | None]] = [
+    ("task: image", "tasks: image", "did you mean task? known here are schema, name, version,"),
+    ("dtype: uint8", "type: uint8", "did you mean dtype? known here are name, dtype, shape,"),
+    ("rule: stretch", "rule: stretch, zoom: 1", "known here are rule, size, filter, fill"),
+    ("index: 1", "index: 1, scores: 1", "did you mean score? known here are index, score, toler"),
+    ("kind: classification", "kind: raw", "known here are kind"),
+    ("labels: labels.json", "label: l", "did you mean labels? known here are kind, output, activa"),
+    ("engine: onnx", "engine: onx", "did you mean onnx?"),
+    ("engine: onnx", "engine: torch", None),
+    ("kind: classification", "kind: classify", "did you mean classification?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "hint"), HINTS)
+def test_what_was_meant(old: str, new: str, hint: str | None) -> None:
+    found = refusal(broken(BASE, old, new)).hint
+    assert (found or "").startswith(hint or "") and (found is None) == (hint is None), found
+
+
+def test_a_huge_key_takes_no_time() -> None:
+    """difflib takes the square of what it compares."""
+    error = refusal(broken(BASE, "task: image", f"{'tas' * 10_000}: image"))
+    assert error.line == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("It is a new wording - at `$.outputs[1].dtype`", "outputs[1].dtype: It is a new", 10),
+        ("It is a new wording - at `$.outputs[9].x[3]`", "outputs[9].x[3]: It is a new", 8),
+        ("It is a new wording", "It is a new wording", 1),
+        ("Expected `str` matching regex 'x+' - at `$.name`", "name: Expected `str` matching", 2),
+        ("Invalid enum value 'x' - at `$.name`", "name: Invalid enum value 'x'", 2),
+        ("Invalid enum value 'x' - at `$.y.z`", "y.z: Invalid enum value 'x'", 1),
+        ("Object contains unknown field `a` - at `$.y[3]`", "y[3].a: unknown key", 1),
+        ("Object contains unknown field `a` - at `$.golden[0]`", "golden[0].a: unknown key", 24),
+    ],
+)
+def test_a_wording_that_is_not_known(text: str, message: str, line: int) -> None:
+    value, lines = yaml_subset.load(BASE.encode())
+    error = model_yaml._located(text, value, lines)
+    assert (error.message.startswith(message), error.line) == (True, line), error.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("task: i", "a: i", "Object contains unknown field `a`"),
+        ("uint8", "u8", "Invalid enum value 'u8' - at `$.outputs[1].dtype`"),
+        ("name: acme/net", "name: A", "Expected `str` matching regex {BundleName!r} - at `$.name`"),
+        ("classification\n ", "x\n ", "Invalid value 'x' - at `$.postprocess.kind`"),
+        ("index: 1", "x: 1", "Object contains unknown field `x` - at `$.golden.top`"),
+        ("bias: golden", "'': golden",
+         "Expected `str` of length >= 1 - at `key` in `$.golden.tensors`"),
+        ("golden/bias.npy", "''", "Expected `str` of length >= 1 - at `$.golden.tensors[...]`"),
+    ],
+)  # fmt: skip
+def test_the_texts_of_msgspec_that_are_read(old: str, new: str, text: str) -> None:
+    value, _ = yaml_subset.load(broken(BASE, old, new))
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(value, description.ModelDescription)
+    assert str(caught.value) == text.replace("{BundleName!r}", repr(description._BUNDLE_NAME))
+
+
+def test_every_pattern_of_the_format_has_words() -> None:
+    patterns = set(re.findall(r'"pattern": "(.*?)"[,}]', json.dumps(description.json_schema())))
+    known = {json.dumps(pattern)[1:-1] for pattern in description.PATTERN_WORDS}
+    assert patterns == known
 
 
 def test_the_demo(demo: ModelDescription) -> None:

@@ -108,3 +108,28 @@ def test_an_answer_that_is_no_tensor(publisher: Publisher) -> None:
     bundle = publisher.bundle(models.PAIR, golden__product_npy=b"2 4 6 -4")
     with pytest.raises(TensorError, match=r"^golden/product\.npy: is not a readable"):
         golden.difference(bundle, (), {"product": RIGHT})
+
+
+@pytest.mark.parametrize(
+    ("want", "have", "wrong"),
+    [
+        (("int64", 2**53), ("int64", 2**53 + 1), "off by 1"),
+        (("int64", 2**53 + 1), ("int64", 2**53 + 1), None),
+        (("float64", 2**53), ("int64", 2**53 + 1), "off by 1"),
+        (("float64", 7), ("int8", 7), None),
+        (("float64", 7.5), ("int8", 7), "off by inf"),
+        (("float64", np.nan), ("int8", 0), "off by inf"),
+        (("float64", 2.0**63), ("int64", 2**63 - 1), "off by inf"),
+        (("uint64", 2**63), ("int64", -(2**63)), "off by inf"),
+        (("uint64", 2**53), ("int64", 2**53 + 1), "off by 1"),
+        (("int64", -(2**63)), ("int64", 2**63 - 1), "off by 1.845e+19"),
+        (("bool", True), ("bool", False), "off by 1"),
+        (("uint8", 0), ("uint8", 255), "off by 255"),
+    ],
+)
+def test_whole_numbers_are_compared_exactly(
+    publisher: Publisher, want: tuple[str, Any], have: tuple[str, Any], wrong: str | None
+) -> None:
+    bundle = publisher.bundle(models.PAIR, golden__product_npy=models.npy([[want[1]]], want[0]))
+    found = golden.difference(bundle, (), {"product": np.array([[have[1]]], have[0])})
+    assert (found or "").endswith(wrong or "") and (found is None) == (wrong is None), found

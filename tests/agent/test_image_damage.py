@@ -6,7 +6,8 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,11 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile, features
 
 from edge_agent.errors import ImageError
+from edge_agent.image_files import jpeg, tiff
 from edge_agent.images import ImageLimits, decode
+
+if TYPE_CHECKING:
+    from .conftest import Python
 
 WHITE = (255, 255, 255)
 
@@ -30,9 +35,9 @@ def picture() -> Image.Image:
     return Image.fromarray(noise)
 
 
-def encode(form: str, **options: Any) -> bytes:
+def encode(form: str, image: Image.Image | None = None, **options: Any) -> bytes:
     file = io.BytesIO()
-    picture().save(file, form, **options)
+    (image or picture()).save(file, form, **options)
     return file.getvalue()
 
 
@@ -270,6 +275,98 @@ def test_a_jpeg_of_endless_scans_is_refused() -> None:
     scan = data[data.index(b"\xff\xda") : -2]
     with pytest.raises(ImageError, match="scans"):
         show(data[:-2] + scan * 200 + data[-2:])
+
+
+def jpeg_of_scans(size: tuple[int, int], scans: int) -> bytes:
+    data = encode("JPEG", Image.new("L", (8, 8)))
+    frame = data.index(b"\xff\xc0") + 5
+    scan = data.index(b"\xff\xda")
+    sized = data[:frame] + struct.pack(">HH", size[1], size[0]) + data[frame + 4 : scan]
+    return sized + data[scan:-2] * scans + b"\xff\xd9"
+
+
+@pytest.mark.parametrize(
+    ("size", "scans", "taken"),
+    [
+        ((8000, 8000), 20, True),
+        ((8000, 8000), 21, False),
+        ((4000, 4000), 80, True),
+        ((4000, 4000), 81, False),
+        ((8, 8), 100, True),
+        ((8, 8), 101, False),
+    ],
+)
+def test_a_large_jpeg_may_have_fewer_scans(size: tuple[int, int], scans: int, taken: bool) -> None:
+    data = jpeg_of_scans(size, scans)
+    if taken:
+        assert jpeg.read(data, 64_000_000).data
+        return
+    with pytest.raises(ImageError, match=f"{scans} scans, more than the limit"):
+        jpeg.read(data, 64_000_000)
+
+
+def test_the_jpeg_in_a_tiff_may_not_either() -> None:
+    whole = b"\xff\xd8" + b"\xff\xda\0\2" * 21 + b"\xff\xd9"
+    with pytest.raises(ImageError, match="more than 20 scans"):
+        tiff._check_ends(whole, 7, (0,), (len(whole),))
+
+
+@pytest.mark.parametrize("size", [(1, 65_536), (65_536, 1), (1, 1_000_000)])
+@pytest.mark.parametrize("form", ["PNG", "PPM", "BMP", "TIFF"])
+def test_a_side_has_a_limit(form: str, size: tuple[int, int]) -> None:
+    data = encode(form, Image.new("L", size))
+    with pytest.raises(ImageError, match="the limit for a side is 65535"):
+        decode(data, "x", ImageLimits(), (0, 0, 0))
+
+
+def test_the_longest_side_is_taken() -> None:
+    for size in ((1, 65_535), (65_535, 1)):
+        data = encode("PNG", Image.new("LA", size))
+        assert decode(data, "x", ImageLimits(), (0, 0, 0)).size == size
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from edge_agent.images import ImageLimits, decode
+data = Path(sys.argv[1]).read_bytes()
+decode(Path(sys.argv[2]).read_bytes(), "warm", ImageLimits(), (0, 0, 0))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+image = decode(data, "x", ImageLimits(), (0, 0, 0))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024 / (image.width * image.height))
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "mode", "most"),
+    [
+        ("WEBP", "RGB", 14),
+        ("WEBP", "RGBA", 14),
+        ("AVIF", "RGB", 11),
+        ("AVIF", "RGBA", 14),
+        ("PNG", "RGB", 6),
+        ("PNG", "RGBA", 10),
+        ("PNG", "I;16", 8),
+        ("JPEG", "RGB", 11),
+    ],
+)
+def test_bytes_a_pixel(python: Python, tmp_path: Path, form: str, mode: str, most: int) -> None:
+    """As ImageLimits documents them; every copy of the picture takes four."""
+    if form == "AVIF" and "avif" not in FILES:
+        pytest.skip("no AVIF in this build of Pillow")
+    options: dict[str, Any] = {
+        "WEBP": {"lossless": True, "quality": 0, "method": 0},
+        "AVIF": {"speed": 10},
+        "PNG": {"compress_level": 1},
+        "JPEG": {"progressive": True, "subsampling": 0},
+    }[form]
+    for name, side in (("large", 3000), ("small", 16)):
+        gray = Image.linear_gradient("L").resize((side, side))
+        wide = Image.fromarray(np.asarray(gray).astype(np.uint16))
+        image = wide if mode == "I;16" else gray.convert(mode)
+        (tmp_path / name).write_bytes(encode(form, image, **options))
+    assert float(python.run(PEAK, tmp_path / "large", tmp_path / "small")) < most
 
 
 def test_pillow_that_forgives_truncation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,12 +81,13 @@ def test_a_change_made_meanwhile_is_not_lost(file: Path) -> None:
     assert keyrings.owners(file) == with_key(Keyring())
 
 
-def test_somebody_else_is_changing_it(file: Path) -> None:
+def test_somebody_else_is_changing_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyrings, "_LOCK_TIMEOUT_S", 0.0)
     keyrings.change(file, with_key)
     lock = os.open(file.with_suffix(".lock"), os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="somebody else is changing it"):
+        with pytest.raises(ConfigError, match="somebody else has been changing it"):
             keyrings.change(file, lambda ring: ring)
     finally:
         os.close(lock)

@@ -299,20 +299,20 @@ JSON_REFUSED: list[tuple[str, str, str]] = [
     ("float32", '[[1, 2, 3, "4"]]', "holds values that are not float32"),
     ("float32", "[[true, true, true, true]]", "holds values that are not float32"),
     ("float32", '[[1, 2, 3, {"a": 1}]]', "holds values that are not float32"),
-    ("float32", "[[1, 2, 3, NaN]]", "not finite"),
-    ("float32", "[[1, 2, 3, Infinity]]", "not finite"),
-    ("float32", "[[1, 2, 3, 1e999]]", "not finite"),
+    ("float32", "[[1, 2, 3, NaN]]", "is not readable JSON"),
+    ("float32", "[[1, 2, 3, Infinity]]", "is not readable JSON"),
+    ("float32", "[[1, 2, 3, 1e999]]", "is not readable JSON"),
     ("float32", "[[1, 2, 3, 1e39]]", "not finite"),
     ("float16", "[[1, 2, 3, 65520]]", "not finite"),
-    ("float32", f"[[1, 2, 3, {10**30}]]", "holds values that are not float32"),
+    ("float32", f"[[1, 2, 3, {10**39}]]", "not finite"),
     ("float32", f"[[1, 2, 3, {'9' * 5000}]]", "is not readable JSON"),
     ("uint8", "[[1, 2, 3, 256]]", "holds values beyond uint8"),
     ("uint8", "[[1, 2, 3, -1]]", "holds values beyond uint8"),
     ("uint8", "[[1, 2, 3, 4.0]]", "holds values that are not uint8"),
     ("int8", "[[1, 2, 3, -129]]", "holds values beyond int8"),
     ("int64", f"[[1, 2, 3, {2**63}]]", "int64"),
-    ("int64", f"[[-1, 2, 3, {2**63}]]", "holds values that are not int64"),
-    ("int64", f"[[1, 2, 3, {2**64}]]", "holds values that are not int64"),
+    ("int64", f"[[-1, 2, 3, {2**63}]]", "holds values beyond int64"),
+    ("int64", f"[[1, 2, 3, {2**64}]]", "holds values beyond int64"),
     ("bool", "[[0, 1, 0, 1]]", "holds values that are not bool"),
     ("float32", '{"y": [[1, 2, 3, 4]]}', "has no member 'x'"),
     ("float32", "{}", "has no member 'x'"),
@@ -320,7 +320,21 @@ JSON_REFUSED: list[tuple[str, str, str]] = [
     ("float32", "[[1, 2, 3, 4]", "is not readable JSON"),
     ("float32", "[[1, 2, 3, 4]] x", "is not readable JSON"),
     ("float32", "[" * 100_000, "is not readable JSON"),
-    ("float32", "[" * 70 + "1" + "]" * 70, ""),
+    ("float32", "[" * 70 + "1" + "]" * 70, "has 70 axes, the most are 8"),
+    ("float32", "[[]]", "has the shape [1, 0]"),
+    ("float32", "[[],[]]", "has the shape [2, 0]"),
+    ("float32", "[[1],[]]", "rows differ in length"),
+    ("float32", "[[1,2,3,],[]]", "is not readable JSON"),
+    ("float32", "[[1, 2, 3, []]]", "rows differ in length"),
+    ("float32", "[1, [2, 3, 4]]", "rows differ in length"),
+    ("float32", "[[1, [2], 3, 4]]", "rows differ in length"),
+    ("float32", "[[1, 2 3, 4]]", "is not readable JSON"),
+    ("float32", "1[[,2,3,4]]", "is not readable JSON"),
+    ("float32", '{"x": null}', "holds values that are not float32"),
+    ("float32", '{"x": {}}', "holds values that are not float32"),
+    ("bool", "[[true, 0, true, true]]", "holds values that are not bool"),
+    ("int8", "[[1, 2, 3, 1e0]]", "holds values that are not int8"),
+    ("int8", "[[1, 2, 3, true]]", "holds values that are not int8"),
 ]
 
 
@@ -329,8 +343,87 @@ def test_json_that_does_not_fit(dtype: str, text: str, words: str) -> None:
     refused(text.encode(), "a.json", spec(dtype), words)
 
 
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (7,), (3, 1), (1, 3), (2, 3, 4), (2, 1, 1, 5), (40_000,)]
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_of_any_shape(shape: tuple[int, ...], indent: int | None) -> None:
+    values = np.arange(max(1, int(np.prod(shape))), dtype="i4").reshape(shape)
+    text = json.dumps(values.tolist(), indent=indent).encode()
+    assert tensors.read(text, "a.json", spec("int32", shape)).tolist() == values.tolist()
+    named = spec("int32", tuple("abcdefgh"[: len(shape)]))
+    assert tensors.read(text, "a.json", named).tolist() == values.tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.recursive(
+        st.integers(-9, 9) | st.floats(-9, 9), lambda rows: st.lists(rows, max_size=3), max_leaves=9
+    )
+)
+def test_json_is_read_as_numpy_reads_it(value: Any) -> None:
+    try:
+        wanted = np.array(value, "f8")
+    except ValueError:
+        wanted = None
+    axes = 0 if wanted is None else wanted.ndim
+    try:
+        read = tensors.read(
+            json.dumps(value).encode(), "a.json", spec("float64", tuple("abcdefgh"[:axes]))
+        )
+    except TensorError:
+        assert wanted is None or not wanted.size
+    else:
+        assert wanted is not None
+        assert read.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("key", ["a b", "é", 'a"b', "a\\b", "a\nb"])
+def test_a_member_of_any_name(key: str) -> None:
+    wanted = TensorSpec(name=key, dtype="int8", shape=(2,))
+    text = json.dumps({"other": {"x": [1]}, key: [1, 2]}).encode()
+    assert tensors.read(text, "a.json", wanted).tolist() == [1, 2]
+
+
+BOMBS = {
+    "long words": b'[["' + b"a" * 1_000_000 + b'"]' + b',[""]' * 700 + b"]",
+    "empty rows": b"[" + b"[]," * 500_000 + b"[]]",
+    "members": b"{" + b",".join(b'"%d":1' % n for n in range(200_000)) + b"}",
+    "objects": b"[" + b"{}," * 500_000 + b"{}]",
+    "short rows": b"[" + b"[1]," * 500_000 + b"[1]]",
+    "numbers": b"[[" + b"1e1," * 500_000 + b"1]]",
+}
+
+
+@pytest.mark.parametrize("case", BOMBS)
+@pytest.mark.parametrize("shape", [(1, 4), ("N", "M"), (1, 4_000_000)])
+def test_json_takes_a_small_multiple_of_its_bytes(case: str, shape: tuple[int | str, ...]) -> None:
+    """Objects would take 20 times the text, an array of the longest word thousands of times."""
+    data = BOMBS[case]
+    tracemalloc.start()
+    try:
+        tensors.read(data, "a.json", spec("float64", shape))
+    except TensorError:
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 6 * len(data) + (1 << 20)
+
+
+def test_json_of_fixed_axes_is_bounded_by_the_tensor() -> None:
+    text = b"[[" + b"1, " * 999 + b"1]]"
+    wanted = spec(shape=(1, 1000))
+    assert tensors.read(text + b" " * 60_000, "a.json", wanted).size == 1000
+    padded = text[:-1] + b" " * (64 * 1024) + b"]"
+    refused(padded, "a.json", wanted, "the limit for this tensor in JSON is 65536")
+    refused(padded, "a.json", spec(shape=(1, "N", 2)), "has the shape [1, 1000]")
+    wide = spec(shape=(1, 2000))
+    refused(padded, "a.json", wide, "has the shape [1, 1000]")
+
+
 def test_json_that_is_no_text() -> None:
-    refused(b'{"x": "\xff"}', "a.json", spec(), "is not readable JSON")
+    refused(b'{"x": "\xff"}', "a.json", spec(), "holds values that are not float32")
 
 
 @pytest.mark.parametrize(

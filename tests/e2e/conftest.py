@@ -97,6 +97,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Run:
         )
         outcome = Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in outcome.err, outcome.err
+        assert "a fault in the agent" not in outcome.err, outcome.err
         return outcome
 
     return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -80,6 +81,19 @@ def test_nothing_is_left_where_it_cannot_be_written(run: Run, model: Path, tmp_p
     (tmp_path / "file").write_bytes(b"")
     refused = run("bundle", "quick", model, "--labels", "labels.txt", "--out", "file/b")
     assert (refused.code, "can't be written" in refused.err) == (1, True)
+
+
+def test_a_link_beside_a_strangers_model_is_not_followed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(colour_model("w.bin"))
+    (tmp_path / "l.txt").write_text("red\ngreen\nblue\n")
+    (tmp_path / "secret").write_bytes(b"0123")
+    (tmp_path / "w.bin").symlink_to(tmp_path / "secret")
+    refused = run("bundle", "quick", "m.onnx", "--labels", "l.txt")
+    assert (refused.code, "w.bin" in refused.err) == (4, True)
+    (tmp_path / "w.bin").unlink()
+    os.mkfifo(tmp_path / "w.bin")
+    assert run("bundle", "quick", "m.onnx", "--labels", "l.txt").code == 4
+    assert not (tmp_path / "m.bundle").exists()
 
 
 def test_own_key_from_making_to_running_elsewhere(

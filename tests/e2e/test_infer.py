@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -177,14 +179,118 @@ def test_installed_model_by_name_and_version(publisher: Publisher, run: Run) -> 
     assert run("infer", green, "--model", f"{NAME}@9.9.9").code == 5
 
 
-def test_without_standard_output(environment: dict[str, str], photos: Path) -> None:
-    """A unit or a cron job may start it with everything closed."""
-    line = f"{sys.executable} -m edge_agent infer {photos}/coffee.png --engine onnx >&- 2>&- <&-"
-    assert subprocess.run(["sh", "-c", line], env=environment, timeout=50).returncode in (0, 1)
-    line = f"{sys.executable} -m edge_agent infer nowhere.png >&-"
-    done = subprocess.run(["sh", "-c", line], env=environment, timeout=50, capture_output=True)
-    assert done.returncode == 4
-    assert b"Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("line", "code", "out", "err"),
+    [
+        ("infer {good} >&-", 0, "", ""),
+        ("infer {good} >&- 2>&- <&-", 0, "", ""),
+        ("infer {good} 2>&-", 0, "espresso", ""),
+        ("infer {good} 2>/dev/full", 0, "espresso", ""),
+        ("infer {good} >/dev/full", 1, "", "No space left"),
+        ("infer nowhere.png >&-", 4, "", "nowhere.png"),
+        ("infer nowhere.png {good} --json 2>&-", 4, "espresso", ""),
+        ("infer - <&-", 4, "", "-: "),
+        ("bundle verify /etc 2>/dev/full", 3, "", ""),
+        ("keys generate k --encrypt <&-", 2, "", "no terminal"),
+        ("keys generate k >&- 2>&-", 0, "", ""),
+        ("--version >&-", 0, "", ""),
+    ],
+)
+def test_closed_and_full_streams(
+    line: str,
+    code: int,
+    out: str,
+    err: str,
+    environment: dict[str, str],
+    photos: Path,
+    tmp_path: Path,
+) -> None:
+    """A unit or a cron job may start it with anything closed."""
+    command = f"{sys.executable} -m edge_agent {line}".format(good=photos / "coffee.png")
+    done = subprocess.run(
+        ["sh", "-c", command],
+        env=environment,
+        cwd=tmp_path,
+        timeout=50,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, out in done.stdout, err in done.stderr) == (code, True, True), done
+    assert "Traceback" not in done.stderr
+    assert "edge-agent:" not in done.stdout
+
+
+def test_pipes_and_devices(run: Run, photos: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    shutil.copy(photos / "coffee.png", tmp_path / "good.png")
+    whole = run("infer", tmp_path, "--json", "--engine", "onnx")
+    assert [Path(json.loads(line)["input"]).name for line in whole.out.splitlines()] == ["good.png"]
+    assert run("infer", "/dev/null").code == 4
+    assert run("infer", "/dev/zero", EDGE_AGENT_ENGINE="onnx").code == 4
+
+
+def test_one_bad_argument_stops_no_other(run: Run, photos: Path) -> None:
+    outcome = run("infer", "a" * 300, photos / "coffee.png", "--engine", "onnx")
+    assert (outcome.code, "espresso" in outcome.out) == (4, True)
+    assert "File name too long" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["infer", "x.png", "--model", ""], 2),
+        (["infer", "x.png", "--model", "acme/x@"], 2),
+        (["infer", "x.png", "--model", "a" * 300], 5),
+        (["infer", "x.png", "--model", "~nosuchuser/x"], 5),
+        (["bundle", "verify", ""], 2),
+        (["models", "remove", "acme/x@"], 5),
+        (["models", "remove", ""], 5),
+        (["keys", "revoke", "a" * 300], 2),
+        (["keys", "trust", "~nosuchuser/k.pub", "--for", "x"], 4),
+        (["keys", "generate", ""], 2),
+    ],
+)
+def test_empty_and_odd_names(
+    arguments: list[str], code: int, run: Run, photos: Path, tmp_path: Path
+) -> None:
+    shutil.copy(photos / "coffee.png", tmp_path / "x.png")
+    assert run(*arguments).code == code
+
+
+def test_a_name_never_means_a_folder(run: Run, publisher: Publisher, tmp_path: Path) -> None:
+    """Another trusted bundle that happens to lie there must not answer for the name."""
+    shutil.copytree(publisher.bundle, tmp_path / "acme" / "widget")
+    refused = run("infer", publisher.bundle / "golden/green.png", "--model", "acme/widget")
+    assert refused.code == 5
+    assert "is ./acme/widget meant?" in refused.err
+    path = run("infer", publisher.bundle / "golden/green.png", "--model", "./acme/widget")
+    assert path.code == 0
+
+
+ENDLESS = """
+import signal, sys, time
+from edge_agent.cli import infer_run, main
+def endless(options):
+    print("started", flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+infer_run.run = endless
+sys.argv[1:] = ["infer", "x.png"]
+main.main()
+"""
+
+
+def test_ctrl_c_ends_even_what_never_ends(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
 
 
 def test_message_is_never_lost_while_an_engine_loads(
@@ -196,3 +302,12 @@ def test_message_is_never_lost_while_an_engine_loads(
     for _ in range(3):
         outcome = run("infer", "bad.png", "--engine", "tflite")
         assert (outcome.code, "bad.png" in outcome.err) == (4, True)
+
+
+def test_no_engine_leaves_traces_in_the_home(run: Run, photos: Path, tmp_path: Path) -> None:
+    """ONNX Runtime's telemetry would keep a device id and a database there."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for engine in ("onnx", "tflite"):
+        assert run("infer", photos / "coffee.png", "--engine", engine, HOME=str(home)).code == 0
+    assert list(home.rglob("*")) == []

@@ -296,6 +296,8 @@ def test_the_untampered_bundle_runs(publisher: Publisher, watched: Run) -> None:
 def test_expired_key_still_loads_but_does_not_install(publisher: Publisher, run: Run) -> None:
     assert run("models", "install", publisher.bundle).code == 0
     keyring(expired)(publisher)
+    path = run("infer", publisher.bundle / "golden/green.png", "--model", publisher.bundle)
+    assert (path.code, "expired on 2020-01-01" in path.err) == (0, True)
     again = run("infer", publisher.bundle / "golden/green.png", "--model", NAME)
     assert (again.code, "green" in again.out) == (0, True)
     assert run("models", "install", publisher.bundle).code == NOT_TRUSTED

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -84,6 +89,57 @@ class Workshop:
 
     def signature_name(self, key: PrivateKey) -> str:
         return f"signatures/{key.public.keyid}.sigstore.json"
+
+
+_STEPS = ("open", "fsync", "fchmod", "link", "mkdir", "rename", "replace", "rmdir", "unlink")
+Crashes = Callable[[Callable[[], object], Callable[[], object]], Iterator[int]]
+
+
+def _dies_at(step: int, action: Callable[[], object]) -> bool:
+    """Runs an action in a child that kills itself before its n-th file-system call."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # xdist has threads; the child none
+        child = os.fork()
+    if not child:
+        result = 1
+        try:
+            left = itertools.count(step - 1, -1)
+
+            def deadly(call: Callable[..., object]) -> Callable[..., object]:
+                def wrapped(*arguments: object, **options: object) -> object:
+                    if next(left) == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return call(*arguments, **options)
+
+                return wrapped
+
+            for name in _STEPS:
+                setattr(os, name, deadly(getattr(os, name)))
+            action()
+            result = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(result)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.fixture
+def crashes() -> Crashes:
+    """Prepares, runs an action and kills it, for every step at which it can be killed."""
+
+    def run(prepare: Callable[[], object], action: Callable[[], object]) -> Iterator[int]:
+        for step in itertools.count(1):
+            prepare()
+            if not _dies_at(step, action):
+                assert step > 5
+                return
+            yield step
+
+    return run
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -166,16 +167,13 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def test_any_json_value_at_any_place(data: st.DataObject) -> None:
     import json
 
-    base, parser = data.draw(
-        st.sampled_from(
-            [
-                (STATEMENT, parse_statement),
-                (SIGNATURE, parse_envelope),
-                (KEYRING.serialise(), Keyring.parse),
-                (OCI, parse_oci_manifest),
-            ]
-        )
-    )
+    parsers: list[tuple[bytes, Callable[[bytes], object]]] = [
+        (STATEMENT, parse_statement),
+        (SIGNATURE, parse_envelope),
+        (KEYRING.serialise(), Keyring.parse),
+        (OCI, parse_oci_manifest),
+    ]
+    base, parser = data.draw(st.sampled_from(parsers))
     document = json.loads(base)
     path = data.draw(st.sampled_from(places(document)))
     value = data.draw(JSON)

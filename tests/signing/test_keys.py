@@ -6,7 +6,7 @@ import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,10 +15,14 @@ from edge_signing.keys import (
     PrivateKey,
     load_private_key,
     load_public_key,
+    save_key_pair,
     save_private_key,
     save_public_key,
 )
 from edge_signing.strict_json import encode_base64
+
+if TYPE_CHECKING:
+    from tests.signing.conftest import Crashes
 
 KEY = PrivateKey(b"\x07" * 32)
 IS_ROOT = os.geteuid() == 0
@@ -77,6 +81,120 @@ def test_never_overwrites(tmp_path: Path) -> None:
             save_private_key(tmp_path / name, KEY, None)
     assert (tmp_path / "file").read_bytes() == b"precious"
     assert not (tmp_path / "nowhere").exists()
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+OTHER = PrivateKey(b"\x08" * 32)
+
+
+def test_killed_while_saving(tmp_path: Path, crashes: Crashes) -> None:
+    path = tmp_path / "a.key"
+    for _ in crashes(lambda: empty(tmp_path), lambda: save_private_key(path, KEY, None)):
+        for left in tmp_path.iterdir():
+            assert stat.S_IMODE(left.stat().st_mode) == 0o600
+        if path.exists():
+            assert load_private_key(path).seed == KEY.seed
+            with pytest.raises(KeyFileError, match="never overwritten"):
+                save_private_key(path, OTHER, None)
+        else:
+            save_private_key(path, OTHER, None)
+        assert names(tmp_path) == ["a.key"]
+
+
+def test_a_full_disk_leaves_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    for save in (save_private_key, save_key_pair):
+        with monkeypatch.context() as context:
+            context.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space"):
+                save(tmp_path / "a.key", KEY, None)
+        assert not names(tmp_path)
+        save(tmp_path / "a.key", KEY, None)
+        empty(tmp_path)
+
+
+def test_an_empty_file_in_the_way_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "my a.key").write_bytes(b"")
+    with pytest.raises(KeyFileError) as caught:
+        save_private_key(tmp_path / "my a.key", KEY, None)
+    assert f"rm {shlex.quote(str(tmp_path / 'my a.key'))}" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("name", "public"), [("a.key", "a.pub"), ("a.b", "a.b.pub")])
+def test_a_pair(tmp_path: Path, name: str, public: str) -> None:
+    assert save_key_pair(tmp_path / name, KEY, None) == tmp_path / public
+    assert load_private_key(tmp_path / name).seed == KEY.seed
+    assert load_public_key(tmp_path / public) == KEY.public
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / public).stat().st_mode) == 0o644
+    assert names(tmp_path) == sorted([name, public])
+
+
+def test_a_pair_with_an_empty_passphrase_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileError, match="empty"):
+        save_key_pair(tmp_path / "a.key", KEY, b"")
+    assert not names(tmp_path)
+
+
+@pytest.mark.parametrize("there", ["a.key", "a.pub"])
+@pytest.mark.parametrize("link", [False, True])
+def test_a_pair_overwrites_neither(tmp_path: Path, there: str, link: bool) -> None:
+    if link:
+        (tmp_path / there).symlink_to("nowhere")
+    else:
+        (tmp_path / there).write_bytes(b"precious")
+    with pytest.raises(KeyFileError, match="exists already") as caught:
+        save_key_pair(tmp_path / "a.key", KEY, None)
+    assert caught.value.path == str(tmp_path / there)
+    assert names(tmp_path) == [there]
+    assert link or (tmp_path / there).read_bytes() == b"precious"
+
+
+def test_a_pair_whose_second_half_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.link
+
+    def link(source: Path, target: Path) -> None:
+        if target.suffix == ".key":
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(OSError, match="No space"):
+        save_key_pair(tmp_path / "a.key", KEY, None)
+    assert not names(tmp_path)
+
+
+def test_killed_while_saving_a_pair(tmp_path: Path, crashes: Crashes) -> None:
+    path, public = tmp_path / "a.key", tmp_path / "a.pub"
+    kinds = set()
+    for _ in crashes(lambda: empty(tmp_path), lambda: save_key_pair(path, KEY, None)):
+        kinds.add((path.exists(), public.exists()))
+        if path.exists():
+            assert load_private_key(path).seed == KEY.seed
+            with pytest.raises(KeyFileError) as caught:
+                save_key_pair(path, OTHER, None)
+            assert caught.value.path == str(path)
+        elif public.exists():
+            with pytest.raises(KeyFileError, match="without a private key") as caught:
+                save_key_pair(path, OTHER, None)
+            assert f"rm {public}" in str(caught.value.hint)
+            assert load_public_key(public) == KEY.public
+            public.unlink()
+        if not path.exists():
+            save_key_pair(path, OTHER, None)
+        assert names(tmp_path) == ["a.key", "a.pub"]
+        assert load_public_key(public) == load_private_key(path).public
+    assert kinds == {(False, False), (False, True), (True, True)}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620, 0o602, 0o610, 0o644, 0o666])

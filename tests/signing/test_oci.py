@@ -15,7 +15,7 @@ import pytest
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable, SigningError
 from edge_signing.limits import Limits
 from edge_signing.oci import OciTarSource, write_oci_tar
-from edge_signing.oci_manifest import Layer, build_oci_manifest, parse_oci_manifest
+from edge_signing.oci_manifest import MANIFEST_TYPE, Layer, build_oci_manifest, parse_oci_manifest
 from edge_signing.sources import MemorySource
 from edge_signing.tar import header, members, padding
 
@@ -43,11 +43,17 @@ class Archive:
         self.raw_manifest: bytes | None = None
         self.raw_index: bytes | None = None
         self.list_manifest = True
+        self.entry: dict[str, Any] = {}
 
     def entries(self) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
         manifest = self.raw_manifest or json.dumps(self.manifest).encode()
         if self.list_manifest:
-            entry = {"digest": "sha256:" + sha(manifest), "size": len(manifest)}
+            entry = {
+                "mediaType": MANIFEST_TYPE,
+                "digest": "sha256:" + sha(manifest),
+                "size": len(manifest),
+                **self.entry,
+            }
             self.index["manifests"].append(entry)
         index = self.raw_index or json.dumps(self.index).encode()
         yield folder("blobs"), b""
@@ -198,6 +204,18 @@ INVALID: dict[str, Spoil] = {
     "manifest not JSON": set_attribute("raw_manifest", b"\xff"),
     "manifest deep": set_attribute("raw_manifest", b"[" * 100_000),
     "manifest large": set_attribute("raw_manifest", b" " * (4 * 1024 * 1024 + 1)),
+    "blob of nobody": add_file(BLOBS + "a" * 64),
+    "index schema version": lambda a: a.index.update(schemaVersion=1),
+    "index schema version not whole": lambda a: a.index.update(schemaVersion=2.0),
+    "index without schema version": lambda a: a.index.pop("schemaVersion"),
+    "index media type": lambda a: a.index.update(mediaType=MANIFEST_TYPE),
+    "index entry of another type": set_attribute("entry", {"mediaType": "text/plain"}),
+    "index entry of no type": set_attribute("entry", {"mediaType": None}),
+    "manifest media type": manifest(mediaType="application/vnd.oci.image.index.v1+json"),
+    "manifest without schema version": lambda a: a.manifest.pop("schemaVersion"),
+    "config of another type": lambda a: a.manifest["config"].update(mediaType="text/plain"),
+    "layer of another type": layer(mediaType="application/vnd.oci.image.layer.v1.tar+gzip"),
+    "layer of no type": layer(mediaType=None),
     "layout version": lambda a: a.layout.update(imageLayoutVersion="2.0.0"),
 }
 
@@ -259,6 +277,20 @@ def test_truncated_anywhere(workshop: Workshop) -> None:
             OciTarSource(path)
     path.write_bytes(data)
     OciTarSource(path).close()
+
+
+def test_nothing_rides_along_behind_the_end(workshop: Workshop) -> None:
+    path = workshop.tar(workshop.signed())
+    data = path.read_bytes()
+    fill = -len(data) % 10_240
+    assert fill > 600
+    for zeroes in (0, 1, 512, fill):
+        path.write_bytes(data + bytes(zeroes))
+        OciTarSource(path).close()
+    for tail in (b"x", bytes(600) + b"x", bytes(fill - 1) + b"x", bytes(fill + 1), bytes(10**6)):
+        path.write_bytes(data + tail)
+        with pytest.raises(BundleInvalid, match="after its end"):
+            OciTarSource(path)
 
 
 def test_an_archive_cut_while_it_is_open(workshop: Workshop) -> None:

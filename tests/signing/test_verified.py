@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, BinaryIO
 import pytest
 
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
+from edge_signing.oci import write_oci_tar
 from edge_signing.sources import DirectorySource, MemorySource
 
 if TYPE_CHECKING:
-    from tests.signing.conftest import Workshop
+    from tests.signing.conftest import Crashes, Workshop
 
 Swap = Callable[[Path, bytes], None]
 FORMS = ["folder", "tar"]
@@ -71,10 +72,14 @@ def test_a_file_swapped_for_something_else(workshop: Workshop, kind: str) -> Non
             os.mkfifo(folder / "model.yaml")
         elif kind == "folder":
             (folder / "model.yaml").mkdir()
-        with pytest.raises(BundleInvalid):
+        expected = BundleUnreadable if kind == "gone" else BundleInvalid
+        with pytest.raises(expected):
             bundle.read("model.yaml", 100)
-        with pytest.raises(BundleInvalid):
+        with pytest.raises(expected):
             bundle.copy_to(workshop.root / "copy")
+        with pytest.raises(expected):
+            bundle.pack(workshop.root / "a.tar")
+        assert not (workshop.root / "a.tar").exists()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -173,6 +178,94 @@ def test_a_full_disk_is_not_the_bundles_fault(
         pytest.raises(OSError, match="No space left"),
     ):
         bundle.copy_to(workshop.root / "copy")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_packed_bundle_is_the_same_archive_and_verifies(workshop: Workshop, form: str) -> None:
+    path = make(workshop, form)
+    with DirectorySource(workshop.root / "bundle") as source:
+        digest = write_oci_tar(source, workshop.root / "expected.tar")
+    seen: list[tuple[int, int]] = []
+    with workshop.verify(path) as bundle:
+        assert bundle.pack(workshop.root / "a.tar", lambda *step: seen.append(step)) == digest
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1]
+    packed = (workshop.root / "a.tar").read_bytes()
+    assert packed == (workshop.root / "expected.tar").read_bytes()
+    workshop.verify(workshop.root / "a.tar").close()
+
+
+class Turncoat(MemorySource):
+    """Gives other bytes for one file once it is told to."""
+
+    victim = ""
+    change: Callable[[bytes], bytes]
+
+    def open(self, name: str) -> BinaryIO:
+        data = super().open(name).read()
+        return io.BytesIO(self.change(data) if name == self.victim else data)
+
+    def size(self, name: str) -> int:
+        return len(self.open(name).read())
+
+
+@pytest.mark.parametrize("victim", ["model.yaml", "weights/model.bin", "signature"])
+@pytest.mark.parametrize(
+    "change", [lambda d: b"EVIL", lambda d: d[:-1], lambda d: d + b"x", lambda d: b"!" + d[1:]]
+)
+def test_a_source_that_changes_after_the_verdict_is_not_packed(
+    workshop: Workshop, victim: str, change: Callable[[bytes], bytes]
+) -> None:
+    source = Turncoat(workshop.contents(workshop.signed()))
+    out = workshop.root / "out"
+    out.mkdir()
+    (out / "a.tar").write_bytes(b"old")
+    with workshop.verify(source) as bundle:
+        source.change = change
+        is_signature = victim == "signature"
+        source.victim = workshop.signature_name(workshop.alice) if is_signature else victim
+        with pytest.raises(BundleChanged) as caught:
+            bundle.pack(out / "a.tar")
+        assert caught.value.path == source.victim
+    assert [path.name for path in out.iterdir()] == ["a.tar"]
+    assert (out / "a.tar").read_bytes() == b"old"
+
+
+def test_a_path_that_leads_elsewhere_after_the_verdict(workshop: Workshop) -> None:
+    good = workshop.signed()
+    evil = workshop.signed(files={"model.yaml": b"evil"}, folder="evil")
+    (workshop.root / "link").symlink_to(good)
+    with workshop.verify(workshop.root / "link") as bundle:
+        (workshop.root / "link").unlink()
+        (workshop.root / "link").symlink_to(evil)
+        bundle.pack(workshop.root / "a.tar")
+    assert b"evil" not in (workshop.root / "a.tar").read_bytes()
+    workshop.verify(workshop.root / "a.tar").close()
+
+
+def test_packing_in_constant_memory(workshop: Workshop) -> None:
+    import tracemalloc
+
+    path = workshop.signed(files={"model.yaml": b"x", "large": bytes(24_000_000)})
+    with workshop.verify(path) as bundle:
+        tracemalloc.start()
+        bundle.pack(workshop.root / "a.tar")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 6_000_000
+
+
+def test_killed_while_packing(workshop: Workshop, crashes: Crashes) -> None:
+    out = workshop.root / "out"
+    out.mkdir()
+    with workshop.verify(workshop.signed()) as bundle:
+        for _ in crashes(
+            lambda: (out / "a.tar").write_bytes(b"old"), lambda: bundle.pack(out / "a.tar")
+        ):
+            if (out / "a.tar").read_bytes() != b"old":
+                workshop.verify(out / "a.tar").close()
+            bundle.pack(out / "a.tar")
+            assert [path.name for path in out.iterdir()] == ["a.tar"]
 
 
 def test_closing_closes_the_source(workshop: Workshop) -> None:

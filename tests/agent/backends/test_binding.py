@@ -11,6 +11,7 @@ from edge_agent.backends.binding import (
     Bound,
     NativeTensor,
     bind,
+    check_outputs,
     engine_layout,
     permutation,
     turned,
@@ -117,3 +118,48 @@ def test_turning_there_and_back() -> None:
 @pytest.mark.parametrize("pair", [("NCHW", None), (None, "NCHW"), (None, None), ("NHWC", "NHWC")])
 def test_nothing_moves(pair: tuple[str | None, str | None]) -> None:
     assert permutation(*pair) is None
+
+
+def output(described: TensorSpec, dtype: str = "float32", layout: Any = None) -> Bound:
+    return Bound(described, NativeTensor("y", dtype, ()), layout or described.layout)
+
+
+X = Bound(spec("x", "N", 3), native("x", None, 3), None)
+GIVEN = {"x": np.zeros((2, 3), "f4")}
+OUTPUTS: dict[str, tuple[Bound, Any, str]] = {
+    "length": (output(spec("y", 4)), np.zeros(8, "f4"), "shape [8], model.yaml makes it [4]"),
+    "rank": (output(IMAGE, layout="NHWC"), np.zeros((3, 8), "f4"),
+             "shape [3, 8], model.yaml makes it [1, 8, 9, 3] (NHWC)"),
+    "layout": (output(IMAGE, layout="NHWC"), np.zeros((1, 3, 8, 9), "f4"),
+               "the shape [1, 3, 8, 9]"),
+    "dtype": (output(spec("y", 4)), np.zeros(4, "f8"), "as float64, the file declares float32"),
+    "no tensor": (output(spec("y", 4)), [1, 2], "as list, the file declares float32"),
+    "empty": (output(spec("y", 4)), np.zeros(0, "f4"), "shape [0], model.yaml makes it [4]"),
+    "named as an input's": (output(spec("y", "N")), np.zeros(3, "f4"),
+                            "shape [3], model.yaml makes it ['N'], N is 2"),
+    "empty as an input's": (output(spec("y", "N")), np.zeros(0, "f4"), "N is 2"),
+    "named twice": (output(spec("y", "M", "M")), np.zeros((3, 4), "f4"), "M is 3"),
+    "huge": (output(spec("y", "M")), np.broadcast_to(np.float32(0), (1 << 27,)),
+             "536870912 bytes, the limit is 268435456"),
+    "huge when made real numbers": (output(spec("y", "M"), "int8"),
+                                    np.broadcast_to(np.int8(0), (1 << 27,)), "536870912 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_outputs_that_are_not_as_described(case: str) -> None:
+    one, value, words = OUTPUTS[case]
+    with pytest.raises(ModelFileError) as caught:
+        check_outputs([one], [value], [X], GIVEN)
+    assert words in caught.value.message
+    assert repr(one.spec.name) in caught.value.message
+
+
+def test_outputs_of_one_axis_agree() -> None:
+    both = [output(spec("y", "M")), output(spec("z", "M", 2))]
+    for count in (0, 1, 5):  # a detector may find nothing
+        check_outputs(both, [np.zeros(count, "f4"), np.zeros((count, 2), "f4")], [X], GIVEN)
+    with pytest.raises(ModelFileError, match="'z' came out"):
+        check_outputs(both, [np.zeros(5, "f4"), np.zeros((4, 2), "f4")], [X], GIVEN)
+    image = output(IMAGE, layout="NHWC")
+    check_outputs([image], [np.zeros((1, 8, 9, 3), "f4")], [X], GIVEN)

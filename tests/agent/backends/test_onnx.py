@@ -14,7 +14,12 @@ from edge_agent import model_yaml
 from edge_agent.backends import onnx
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.binding import NativeTensor
-from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
+from edge_agent.errors import (
+    EngineFailedError,
+    EngineUnavailableError,
+    ModelFileError,
+    TensorError,
+)
 from tests.agent import models
 
 if TYPE_CHECKING:
@@ -134,7 +139,7 @@ def test_open_axes_are_filled_by_each_request() -> None:
     assert fixed.run({"x": np.ones((4, 2), "f4")})["y"].shape == (4, 2)
 
 
-def test_an_input_that_the_graph_refuses() -> None:
+def test_an_input_that_the_graph_fails_over() -> None:
     """Two open axes that the graph must multiply: only running shows that they don't fit."""
     node = helper.make_node("Add", ["a", "b"], ["y"])
     data = models.onnx_file([node], {"a": ["n"], "b": ["m"]}, {"y": ["k"]})
@@ -144,8 +149,12 @@ def test_an_input_that_the_graph_refuses() -> None:
         {"name": "b", "dtype": "float32", "shape": ["M"]},
     ]
     session = load(document, data)
-    with pytest.raises(TensorError, match="ONNX Runtime refuses the input"):
+    with pytest.raises(EngineFailedError, match="ONNX Runtime failed: "):
         session.run({"a": np.ones(2, "f4"), "b": np.ones(3, "f4")})
+    with pytest.raises(TensorError, match="ONNX Runtime refuses the input"):
+        session.run({"a": np.ones((2, 1), "f4"), "b": np.ones(2, "f4")})
+    with pytest.raises(TensorError, match="ONNX Runtime refuses the input"):
+        session.run({"a": np.ones(2, "f8"), "b": np.ones(2, "f4")})
     good = session.run({"a": np.ones(2, "f4"), "b": np.ones(2, "f4")})
     assert good["y"].tolist() == [2, 2]
 
@@ -159,6 +168,52 @@ def test_an_output_in_the_engines_layout_is_turned_back() -> None:
     given = session.run({"x": described.transpose(0, 2, 3, 1).copy()})["y"]
     assert given.tolist() == described.tolist()
     assert given.flags.c_contiguous
+
+
+def expanded(declared: list[Any]) -> bytes:
+    """Ones of the shape that the input says, whatever the file declares."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["s"], to=TensorProto.INT64),
+        helper.make_node("Expand", ["one", "s"], ["y"]),
+    ]
+    one = helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])
+    return models.onnx_file(nodes, {"x": ["n"]}, {"y": declared}, [one])
+
+
+def run_expanded(shape: list[int], declared: list[Any], output: dict[str, Any]) -> Any:
+    document = models.changed(models.ROWS, "inputs.0.shape", ["R"])
+    document["engines"][0]["layout"] = "NHWC" if "layout" in output else None
+    document["outputs"][0] |= output
+    return load(document, expanded(declared)).run({"x": np.array(shape, "f4")})["y"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "output", "words"),
+    [
+        ([8], {"shape": [4]}, r"\[8\], model\.yaml makes it \[4\]"),
+        ([0], {"shape": [4]}, r"\[0\], model\.yaml makes it \[4\]"),
+        ([2, 2], {"shape": [4]}, r"\[2, 2\], model\.yaml makes it \[4\]"),
+        ([2, 2], {"shape": ["K"]}, r"\[2, 2\], model\.yaml makes it \['K'\]"),
+        ([1 << 27], {"shape": ["K"]}, "536870912 bytes, the limit is 268435456"),
+    ],
+)
+def test_an_output_that_is_not_as_declared(
+    shape: list[int], output: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ModelFileError, match=words):
+        run_expanded(shape, ["k"], output)
+
+
+def test_an_output_whose_rank_lies_is_not_turned() -> None:
+    output = {"shape": ["A", "B", "C", "D"], "layout": "NCHW"}
+    with pytest.raises(ModelFileError, match=r"\[2, 2\], model\.yaml makes it"):
+        run_expanded([2, 2], ["a", "b", "c", "d"], output)
+    assert run_expanded([1, 2, 3, 4], ["a", "b", "c", "d"], output).shape == (1, 4, 2, 3)
+
+
+def test_more_memory_than_there_is() -> None:
+    with pytest.raises(EngineFailedError, match="ONNX Runtime failed: "):
+        run_expanded([1 << 20, 1 << 22], ["k", "l"], {"shape": ["K", "L"]})
 
 
 def test_a_warning_of_the_engine_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:

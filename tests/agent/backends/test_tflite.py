@@ -15,7 +15,12 @@ import pytest
 from edge_agent import model_yaml
 from edge_agent.backends.base import ModelFile
 from edge_agent.backends.tflite import TfliteBackend
-from edge_agent.errors import EngineUnavailableError, ModelFileError, TensorError
+from edge_agent.errors import (
+    EngineFailedError,
+    EngineUnavailableError,
+    ModelFileError,
+    TensorError,
+)
 from tests.agent import models
 
 if TYPE_CHECKING:
@@ -90,6 +95,45 @@ def test_a_shape_that_is_refused_does_not_spoil_the_next() -> None:
             session.run({"x": bad})
     for count in (3, 1):
         assert session.run({"x": np.ones((count, 2), "f4")})["y"].tolist() == [[1, 1]] * count
+
+
+def test_an_engine_that_fails_is_told_from_an_input_that_it_refuses() -> None:
+    value = {"x": np.ones((1, 2), "f4")}
+    for method in ("invoke", "get_tensor"):
+        for fault in (RuntimeError("node 0 failed"), ValueError("null"), MemoryError()):
+            session = load(relu())
+
+            def fail(*_: Any, fault: Exception = fault) -> None:
+                raise fault
+
+            class Broken:
+                def __init__(self, native: Any, name: str, method: Any) -> None:
+                    self._native = native
+                    setattr(self, name, method)
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(self._native, name)
+
+            session._native = Broken(session._native, method, fail)
+            with pytest.raises(EngineFailedError, match="LiteRT failed: "):
+                session.run(value)
+
+
+def test_an_output_that_is_not_as_described() -> None:
+    session = load(relu())
+    session._native = type(
+        "Lying",
+        (),
+        {
+            "set_tensor": lambda *_: None,
+            "resize_tensor_input": lambda *_, **__: None,
+            "allocate_tensors": lambda *_: None,
+            "invoke": lambda *_: None,
+            "get_tensor": lambda *_: np.zeros((1, 3), "f4"),
+        },
+    )()
+    with pytest.raises(ModelFileError, match=r"\[1, 3\], model\.yaml makes it \['N', 2\]"):
+        session.run({"x": np.ones((1, 2), "f4")})
 
 
 def test_outputs_stay_valid_after_other_shapes() -> None:
