@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from edge_agent import errors
@@ -80,7 +79,7 @@ def report(error: Exception, as_json_document: bool) -> int:
         as_json_document: Also print it as one JSON document on standard output.
     """
     if as_json_document:
-        print(json.dumps({"schema": ERROR_SCHEMA, "error": as_json(error)}))  # noqa: T201
+        output.document({"schema": ERROR_SCHEMA, "error": as_json(error)})
     output.notice(sentence(error))
     hint = getattr(error, "hint", None)
     if hint:

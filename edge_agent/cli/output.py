@@ -18,30 +18,30 @@ _WORTH_A_BAR_BYTES: Final = 64 * 1024 * 1024
 
 def line(text: str) -> None:
     """Prints a line of the answer; control characters are made visible."""
-    print(printable(text))  # noqa: T201
+    print(printable(text))
 
 
 def plain(text: str) -> None:
     """Prints text of our own, as it is."""
-    print(text)  # noqa: T201
+    print(text)
 
 
 def notice(text: str) -> None:
     """Prints a line about the work on standard error, if anybody listens there."""
     # A fault there must not undo the work, and the exit code tells as well.
     with suppress(OSError, ValueError):
-        print(f"edge-agent: {printable(text)}", file=sys.stderr)  # noqa: T201
+        print(f"edge-agent: {printable(text)}", file=sys.stderr)
 
 
 def hint(text: str) -> None:
     """Prints what to do next below a notice."""
     with suppress(OSError, ValueError):
-        print(f"  hint: {printable(text)}", file=sys.stderr)  # noqa: T201
+        print(f"  hint: {printable(text)}", file=sys.stderr)
 
 
 def document(value: Any) -> None:
     """Prints one JSON document on one line."""
-    print(json.dumps(value))  # noqa: T201
+    print(json.dumps(value))
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
