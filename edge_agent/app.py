@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from edge_agent import clock, keyrings
 from edge_agent.errors import (
     ConfigError,
-    GoldenMismatchError,
     MismatchError,
     ModelNotFoundError,
 )
@@ -170,7 +169,7 @@ class Agent:
 
         Raises:
             edge_signing.errors.SigningError: It can't be trusted; the error says why.
-            GoldenMismatchError: Every engine here answers the golden input wrongly.
+            AgentError: No engine here loads it and answers the golden input rightly.
             StoreError: The store can't be written.
         """
         with self.open_to_install(path, progress) as bundle:
@@ -181,14 +180,13 @@ class Agent:
         """Loads the bundle on every engine that is installed here, and runs its golden input.
 
         Raises:
-            GoldenMismatchError: None of them answers it rightly, or even loads it.
+            AgentError: None of them loads it and answers rightly; the kind says which.
         """
+        from edge_agent.engine_choice import fastest
+
         measured = self.loader.check(bundle)
-        if measured and all(one.problem for one in measured):
-            raise GoldenMismatchError(
-                "; ".join(f"{one.engine}: {one.problem}" for one in measured),
-                hint="the bundle can't be used on this machine",
-            )
+        if measured:
+            fastest(measured)
         return measured
 
     def _check_copy(self, folder: Path) -> None:

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from edge_agent.errors import EngineUnavailableError, GoldenMismatchError
-from edge_agent.ownership import private_folder
+from edge_agent.errors import (
+    AgentError,
+    ConfigError,
+    EngineUnavailableError,
+    GoldenMismatchError,
+    ModelFileError,
+)
+from edge_agent.files import read_regular
+from edge_agent.ownership import private_folder, require_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,12 +59,22 @@ class Measurement(Struct, frozen=True):
     Attributes:
         engine: Its name.
         run_ms: Median of one inference in milliseconds, None where it can't be used.
-        problem: Why it can't be used, None where it can.
+        error: Why it can't be used, None where it can.
     """
 
     engine: str
     run_ms: float | None
-    problem: str | None = None
+    error: AgentError | None = None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it speaks of the model; a lack of memory or of a library may pass."""
+        return self.error is None or isinstance(self.error, GoldenMismatchError | ModelFileError)
+
+    @property
+    def problem(self) -> str | None:
+        """The error in words."""
+        return None if self.error is None else str(self.error)
 
 
 def measure(engine: str, load: Callable[[], Probe], share_ms: float) -> Measurement:
@@ -96,14 +113,18 @@ def fastest(measured: Sequence[Measurement]) -> str:
     """Returns the first engine that is at most 10 % slower than the fastest: noise decides nothing.
 
     Raises:
-        EngineUnavailableError: None can be used; the message has every reason.
+        AgentError: None can be used; the message has every reason. The kind is that of the
+            reasons where they agree, else `EngineUnavailableError`.
     """
     usable = [one for one in measured if one.run_ms is not None]
     if not usable:
         reasons = "; ".join(f"{one.engine}: {one.problem}" for one in measured)
-        raise EngineUnavailableError(
+        kinds = {type(one.error) for one in measured if one.error}
+        kind = kinds.pop() if len(kinds) == 1 else EngineUnavailableError
+        missing = kind is EngineUnavailableError
+        raise kind(
             f"no engine can run this bundle here ({reasons})",
-            hint="edge-agent doctor shows what is missing",
+            hint="edge-agent doctor shows what is missing" if missing else None,
         )
     limit_ms = min(one.run_ms or 0.0 for one in usable) * _NOISE
     return next(one.engine for one in usable if (one.run_ms or 0.0) <= limit_ms)
@@ -133,18 +154,22 @@ class ChoiceMemory:
         """
         from edge_signing.durable import write_durably
 
+        private_folder(self._directory.parent, 0o700)
         private_folder(self._directory, 0o700)
         kept = self._read(bundle_digest)
-        known = kept.pop(fingerprint, {}) | {one.engine: one.run_ms for one in measured}
+        lasting = [one for one in measured if one.is_lasting]
+        known = kept.pop(fingerprint, {}) | {one.engine: one.run_ms for one in lasting}
         newest = dict([*kept.items(), (fingerprint, known)][-_MAX_FINGERPRINTS:])
         write_durably(self._file(bundle_digest), msgspec.json.encode(_Kept(newest)), 0o600)
 
     def _read(self, bundle_digest: str) -> dict[str, _RunMs]:
+        file = self._file(bundle_digest)
         try:
-            with open(self._file(bundle_digest), "rb") as stream:
-                data = stream.read(_MAX_FILE_BYTES)
+            for place in (self._directory.parent, self._directory, file):
+                require_ours(place)  # who writes here decides which engine needs no golden check
+            data = read_regular(file, _MAX_FILE_BYTES)
             return msgspec.json.decode(data, type=_Kept).by_fingerprint
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (ConfigError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return {}
 
     def _file(self, bundle_digest: str) -> Path:

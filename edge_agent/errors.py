@@ -21,7 +21,7 @@ class AgentError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        return f"{self.path}: {self.message}" if self.path is not None else self.message
 
 
 class ConfigError(AgentError):

@@ -46,7 +46,8 @@ def rank(
         top_k: How many to return; more than there are means all.
 
     Raises:
-        ModelFileError: The output doesn't have one finite number a label.
+        ModelFileError: The output doesn't have one number a label.
+        TensorError: One of them isn't finite.
     """
     if output.shape[-1:] != (len(labels),) or output.size != len(labels):
         raise ModelFileError(

@@ -67,7 +67,7 @@ class ModelLoader(Struct, frozen=True):
             known = self._without_golden(bundle, parts)
         return self._start(bundle, known) if known else self._choose(bundle, parts)
 
-    def measure(
+    def _measure_all(
         self, bundle: Bundle, parts: list[EngineFile], sessions: dict[str, Session]
     ) -> list[Measurement]:
         """Runs the bundle's probe on each engine, at most 300 ms in all beside the loading.
@@ -83,7 +83,7 @@ class ModelLoader(Struct, frozen=True):
                 share_ms = BUDGET_MS / len(parts)
                 measured.append(self._measure(bundle, part, share_ms, sessions))
             except AgentError as error:
-                measured.append(Measurement(part.engine, None, str(error)))
+                measured.append(Measurement(part.engine, None, error))
         return measured
 
     def check(self, bundle: Bundle) -> list[Measurement]:
@@ -94,14 +94,14 @@ class ModelLoader(Struct, frozen=True):
         """
         parts = self.usable_engines(bundle)
         if bundle.description.golden is not None:
-            return self.measure(bundle, parts, {})
+            return self._measure_all(bundle, parts, {})
         return [self._loads(bundle, part) for part in parts]
 
     def _loads(self, bundle: Bundle, part: EngineFile) -> Measurement:
         try:
             self._session(bundle, part)
         except AgentError as error:
-            return Measurement(part.engine, None, str(error))
+            return Measurement(part.engine, None, error)
         return Measurement(part.engine, 0.0)
 
     def usable_engines(self, bundle: Bundle) -> list[EngineFile]:
@@ -111,14 +111,14 @@ class ModelLoader(Struct, frozen=True):
     def _choose(self, bundle: Bundle, parts: list[EngineFile]) -> LoadedModel:
         """Measures the engines, and loads the fastest; one engine alone must answer rightly."""
         names = " and ".join(part.engine for part in parts)
-        self.notify(f"trying {bundle.ref.name} on {names}, once on this machine")
+        self.notify(f"trying {bundle.ref.name} on {names}")
         sessions: dict[str, Session] = {}
         if len(parts) == 1:
             measured = [self._measure(bundle, parts[0], BUDGET_MS, sessions)]
         else:
-            measured = self.measure(bundle, parts, sessions)
+            measured = self._measure_all(bundle, parts, sessions)
         chosen = fastest(measured)
-        self.notify("; ".join(_told(one) for one in measured) + f": using {chosen}")
+        self.notify("; ".join(_told(one) for one in measured) + f": using {chosen} from now on")
         self._remember(bundle, measured)
         session = sessions[chosen]
         return LoadedModel(
@@ -201,9 +201,10 @@ class ModelLoader(Struct, frozen=True):
     def _recall(self, bundle: Bundle, parts: list[EngineFile]) -> EngineFile | None:
         """Returns the fastest of the engines if all of them were measured, and it is there."""
         known = self.memory.recall(bundle.ref.digest, self._fingerprint())
-        if any(part.engine not in known for part in parts):
+        unknown = [part.engine for part in parts if part.engine not in known]
+        if any(self.backends[engine].status().available for engine in unknown):
             return None
-        measured = [Measurement(part.engine, known[part.engine]) for part in parts]
+        measured = [Measurement(part.engine, known.get(part.engine)) for part in parts]
         if all(one.run_ms is None for one in measured):
             return None
         chosen = fastest(measured)

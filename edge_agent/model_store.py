@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from edge_agent.errors import ModelNotFoundError, StoreError
+from edge_agent.files import read_regular
 from edge_agent.ownership import locked, private_folder, require_ours
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class ModelStore:
             gone = tuple(b for b in bundles if not version or b.version == version)
             if not installs or not gone:
                 raise ModelNotFoundError(
-                    f"{reference} is not installed", hint="edge-agent models list"
+                    f"{reference!r} is not installed", hint="edge-agent models list"
                 )
             left = tuple(b for b in bundles if b not in gone)
             models = {key: value for key, value in index.models.items() if key != name}
@@ -230,8 +231,7 @@ class ModelStore:
     def _index(self) -> _Index:
         require_ours(self._root)
         try:
-            with open(self._index_file, "rb") as stream:
-                data = stream.read(_MAX_INDEX_BYTES + 1)
+            data = read_regular(self._index_file, _MAX_INDEX_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return _Index()
         except OSError as error:

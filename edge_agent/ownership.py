@@ -50,7 +50,7 @@ def private_folder(folder: Path, mode: int = 0o755) -> None:
 
     Args:
         folder: An existing one stays as it is.
-        mode: Of the new folders; the umask can't widen it.
+        mode: Of the folder; parents that are missing get 0755. The umask can't widen it.
 
     Raises:
         OSError: It can't be made.
@@ -59,8 +59,9 @@ def private_folder(folder: Path, mode: int = 0o755) -> None:
 
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
-        one.mkdir(mode=mode, exist_ok=True)
-        one.chmod(mode)
+        wanted = mode if one == folder else 0o755
+        one.mkdir(mode=wanted, exist_ok=True)
+        one.chmod(wanted)
         fsync_directory(one.parent)
 
 

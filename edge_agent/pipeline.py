@@ -72,7 +72,8 @@ class Pipeline:
             top_k: How many classes; None means as the bundle says.
 
         Raises:
-            ModelFileError: The scores don't fit the labels or aren't finite numbers.
+            ModelFileError: The scores don't fit the labels.
+            TensorError: The scores aren't finite numbers.
         """
         from edge_agent.labels import rank
 

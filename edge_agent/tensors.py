@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from edge_agent.types import Tensor
 
 MAX_BYTES: Final = MAX_TENSOR_BYTES
+_MAX_MEMBERS: Final = 1000
+_SHOWN_MEMBERS: Final = 8
 MAX_JSON_BYTES: Final = 32 * 1024 * 1024
 # Any number, written in full on an indented line of its own, takes less.
 _JSON_BYTES_AN_ELEMENT: Final = 64
@@ -159,6 +161,9 @@ def _npz(data: bytes, name: str, spec: TensorSpec) -> Tensor:
 
     faults = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, OSError,
               OverflowError, RuntimeError, ValueError)  # fmt: skip
+    # Each entry of the directory becomes an object, however many the archive says there are.
+    if data.count(b"PK\1\2") > _MAX_MEMBERS:
+        raise TensorError(f"holds more than {_MAX_MEMBERS} arrays", path=name)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             member = _member(archive.infolist(), name, spec)
@@ -182,8 +187,11 @@ def _member(members: Sequence[ZipInfo], name: str, spec: TensorSpec) -> ZipInfo:
         return by_name[spec.name]
     if len(members) == 1:
         return members[0]
+    shown = ", ".join(f"{one!r:.80}" for one in sorted(by_name)[:_SHOWN_MEMBERS])
     raise TensorError(
-        f"holds {', '.join(map(repr, sorted(by_name))) or 'nothing'}, not {spec.name!r}", path=name
+        f"holds {shown or 'nothing'}{', …' if len(by_name) > _SHOWN_MEMBERS else ''}, "
+        f"not {spec.name!r}",
+        path=name,
     )
 
 
@@ -308,6 +316,13 @@ def _numbers(text: bytes, dtype: np.dtype[Any], name: str) -> Tensor:
         values = msgspec.json.decode(b"[" + text + b"]")
     except ValueError as error:
         raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
+    try:
+        return _typed(values, dtype, name)
+    except OverflowError as error:
+        raise TensorError(f"holds values beyond {dtype.name}", path=name) from error
+
+
+def _typed(values: list[Any], dtype: np.dtype[Any], name: str) -> Tensor:
     kinds = {"f": (int, float), "b": (bool,)}.get(dtype.kind, (int,))
     if not set(map(type, values)).issubset(kinds):
         raise TensorError(f"holds values that are not {dtype.name}", path=name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +17,8 @@ from edge_agent.authoring import classifier
 from edge_agent.authoring.development_key import DEV_NAMES, development_key
 from edge_agent.backends.base import ModelFile
 from edge_agent.bundles import MAX_MODEL_BYTES
-from edge_agent.description import digest_of_pipeline
-from edge_agent.errors import BadInputError, ModelFileError
+from edge_agent.description import BundleName, Version, digest_of_pipeline
+from edge_agent.errors import BadInputError, ConfigError, ModelFileError
 from edge_agent.files import read_regular
 from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
 from edge_agent.pipeline import Pipeline
@@ -79,6 +78,7 @@ class QuickBundle:
         digest: ``sha256:…``.
         keyid: The key that signed it.
         assumptions: What the model file doesn't say.
+        golden_answer: Best class of the golden image with its score, None without one.
     """
 
     path: Path
@@ -87,6 +87,7 @@ class QuickBundle:
     digest: str
     keyid: str
     assumptions: tuple[str, ...]
+    golden_answer: str | None
 
 
 def make(agent: Agent, request: QuickRequest) -> QuickBundle:
@@ -103,17 +104,18 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
         raise BadInputError("exists already", path=str(out), hint="choose another with --out")
     model = _read_model(request.model)
     labels = _read_labels(request.labels)
-    value, files, told = _contents(agent, request, model, labels)
+    value, files, told, golden = _contents(agent, request, model, labels)
     with _written(out, files) as staging:
         key = request.key or development_key(agent)
         digest = sign_directory(staging, value["name"], key).digest
-    return QuickBundle(out, value["name"], request.version, digest, key.public.keyid, told)
+    keyid = key.public.keyid
+    return QuickBundle(out, value["name"], request.version, digest, keyid, told, golden)
 
 
 def _contents(
     agent: Agent, request: QuickRequest, model: ModelFile, labels: tuple[str, ...]
-) -> tuple[dict[str, Any], dict[str, bytes], tuple[str, ...]]:
-    """Returns model.yaml, all files by name, and what was assumed."""
+) -> tuple[dict[str, Any], dict[str, bytes], tuple[str, ...], str | None]:
+    """Returns model.yaml, all files by name, what was assumed, and the golden answer."""
     found = classifier.look(
         model, str(request.model), len(labels), request.layout, request.size, request.output
     )
@@ -124,17 +126,18 @@ def _contents(
     value["postprocess"]["activation"] = classifier.activation(found, session)
     told = _assumptions(found, value, request.preset)
     files = {weights: model.data} | {f"weights/{at}": data for at, data in model.external.items()}
+    answer = None
     if request.golden:
         best, image = _golden(agent, request.golden, value, labels, session)
         name = f"golden/{classifier.slug(request.golden.stem)}{request.golden.suffix.lower()}"
         top = {"index": best.index, "score": best.score, "tolerance": _GOLDEN_TOLERANCE}
         value["golden"] = {"image": name, "top": top}
         files[name] = image
-        told += (f"the right answer to {request.golden} is {best.label} ({best.score:.3f})",)
+        answer = f"{best.label} {best.score:.3f}"
     value["pipeline_digest"] = digest_of_pipeline(classifier.parse(value))
     files["model.yaml"] = classifier.to_yaml(value)
     files["labels.json"] = msgspec.json.encode(labels)
-    return value, files, told
+    return value, files, told, answer
 
 
 def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tuple[str, ...]:
@@ -195,12 +198,23 @@ def _name(request: QuickRequest) -> str:
     name = request.name or classifier.slug(request.model.stem)
     if "/" not in name:
         name = "local/" + name
+    _check(
+        name, BundleName, "--name", "lower-case letters, digits, '.', '_', '-', parts joined by /"
+    )
+    _check(request.version, Version, "--version", "three numbers, such as 1.0.0")
     if request.key is None and not matches(DEV_NAMES, name):
         raise BadInputError(
             f"the development key is trusted for {DEV_NAMES} only, not for {name!r}",
             hint="sign bundles of other names with your own key: --key",
         )
     return name
+
+
+def _check(value: str, kind: Any, option: str, hint: str) -> None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{option} can't be {value!r}", hint=f"it is made of {hint}") from error
 
 
 def _golden(
@@ -218,10 +232,26 @@ def _golden(
     return pipeline.answer(session.run(inputs), 1)[0], image
 
 
+def _sweep(out: Path) -> None:
+    """Removes what an earlier run for this place has left, if its process is gone."""
+    if not out.parent.is_dir():
+        return
+    for one in out.parent.iterdir():
+        start, _, rest = one.name.rpartition(f".{out.name}.")
+        pid = rest.removesuffix(".staging")
+        if not start and rest.endswith(".staging") and pid.isdigit() and not _is_running(pid):
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def _is_running(pid: str) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
 @contextmanager
 def _written(out: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
     """Writes files beside their place, and renames them there when the block ends well."""
-    staging = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    _sweep(out)
+    staging = out.with_name(f".{out.name}.{os.getpid()}.staging")
     try:
         for file, data in files.items():
             (staging / file).parent.mkdir(parents=True, exist_ok=True)

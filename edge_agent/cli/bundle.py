@@ -11,13 +11,13 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import key_files, output
+from edge_agent.cli import key_files, options, output
+from edge_agent.errors import ConfigError
 
 bundle = typer.Typer(
     help="Make, sign, verify and inspect bundles.", no_args_is_help=True, rich_markup_mode=None
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
 BundleArgument = Annotated[
     str, typer.Argument(metavar="BUNDLE", help="A folder, a .tar, or an installed name.")
 ]
@@ -62,7 +62,7 @@ def quick(
         Path | None,
         typer.Option(metavar="IMAGE", help="Keep this image with its answer as the health probe."),
     ] = None,
-    outputs: Annotated[
+    output_name: Annotated[
         str | None,
         typer.Option("--output", metavar="NAME", help="Needed where several outputs could fit."),
     ] = None,
@@ -74,13 +74,14 @@ def quick(
         str | None, typer.Option(metavar="KEY", help="Private key: a name, or a .key file.")
     ] = None,
     passphrase_file: key_files.PassphraseFile = None,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Make a signed bundle of a bare ONNX classifier, in one step.
 
     Without --key a development key of this machine signs, which is made at the first use and
     trusted for local/* only.
     """
+    from edge_agent.authoring.development_key import DEV_KEY
     from edge_agent.authoring.quick import QuickRequest, make
 
     agent = Agent(configuration.load(), output.notice)
@@ -97,7 +98,7 @@ def quick(
             layout=order,
             size=size,
             golden=golden,
-            output=outputs,
+            output=output_name,
             out=out,
             key=private,
         ),
@@ -112,15 +113,21 @@ def quick(
                 "keyid": made.keyid,
                 "path": str(made.path),
                 "assumptions": list(made.assumptions),
+                "golden_answer": made.golden_answer,
             }
         )
         return
     for assumption in made.assumptions:
         output.line(f"assumed: {assumption}")
+    if made.golden_answer:
+        output.line(f"golden answer: {made.golden_answer}; is that right?")
     output.line(f"signed {made.name} {version}  {made.digest}")
     path = quote(str(made.path if made.path.is_absolute() else f"./{made.path}"))
     if not _is_trusted(agent, made.path):
-        output.line(f"trust it: edge-agent keys trust {key} --for {quote(made.name)}")
+        signer = quote(
+            (key or DEV_KEY).removesuffix(".key") + (".pub" if "/" in (key or "") else "")
+        )
+        output.line(f"trust it: edge-agent keys trust {signer} --for {quote(made.name)} --first")
     output.line(f"try it: edge-agent infer IMAGE --model {path}")
 
 
@@ -142,7 +149,7 @@ def sign(
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop signatures over what the bundle was before.")
     ] = False,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Sign every file of a bundle; signatures of other keys over the same files stay."""
     from edge_agent.bundles import require_files
@@ -172,7 +179,7 @@ def sign(
 
 
 @bundle.command()
-def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
+def verify(bundle: BundleArgument, json: options.JsonOption = False) -> None:
     """Check trust, every byte, model.yaml, and on each engine that it loads and answers rightly.
 
     The right answer is that of the bundle's golden input, if it has one.
@@ -211,7 +218,7 @@ def verify(bundle: BundleArgument, json: JsonOption = False) -> None:
 
 
 @bundle.command()
-def inspect(bundle: BundleArgument, json: JsonOption = False) -> None:
+def inspect(bundle: BundleArgument, json: options.JsonOption = False) -> None:
     """Show what a bundle says of itself, trusted or not; no engine is loaded."""
     from edge_agent.cli.bundle_inspect import inspect as run
 
@@ -222,9 +229,13 @@ def inspect(bundle: BundleArgument, json: JsonOption = False) -> None:
 def pack(
     folder: Annotated[Path, typer.Argument(help="A signed bundle's folder.")],
     archive: Annotated[Path, typer.Argument(metavar="OUT.tar", help="The archive to write.")],
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Pack a trusted bundle into one .tar of its OCI layout; same files, same bytes."""
+    if archive.suffix != ".tar" or archive.absolute().is_relative_to(folder.absolute()):
+        raise ConfigError(
+            "the archive must be a .tar outside the bundle's folder", path=str(archive)
+        )
     agent = Agent(configuration.load(), output.notice)
     with output.progress(f"verifying {folder}") as progress:
         opened = agent.open(str(folder.resolve()), progress)

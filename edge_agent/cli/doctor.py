@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
 from edge_agent import __version__
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import failures, output
+from edge_agent.cli import failures, options, output
 
 if TYPE_CHECKING:
     from edge_agent.backends.base import EngineStatus
@@ -22,7 +22,7 @@ SCHEMA: Final = "edge-agent/doctor/v1"
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")] = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Show what this machine has: processor, memory, engines, image formats, trust, store.
 

@@ -74,13 +74,14 @@ def _tensors(runtime: Runtime, model: str, inputs: tuple[str, ...]) -> dict[str,
         return {}
     from edge_agent import tensors
 
+    pairs = [given.partition("=") for given in inputs]
+    for name, _, file in pairs:
+        if not name or not file:
+            raise ConfigError(f"--input takes NAME=FILE, not {name!r}")
     described = runtime.model(model).bundle.description
     read: dict[str, Tensor] = {}
-    for given in inputs:
-        name, equals, file = given.partition("=")
+    for name, _, file in pairs:
         spec = described.input(name)
-        if not equals or not file:
-            raise ConfigError(f"--input takes NAME=FILE, not {given!r}")
         if spec is None:
             known = ", ".join(one.name for one in described.inputs)
             raise TensorError(f"the model has no input {name!r}; it takes {known}")

@@ -101,11 +101,16 @@ def ask_passphrase(what: str, *, twice: bool) -> bytes:
             f"{what} needs a passphrase and there is no terminal to ask on",
             hint="use --passphrase-file FILE",
         )
-    with output.tidy_interrupt():
-        text: str = typer.prompt(
-            f"Passphrase for {printable(what)}",
-            hide_input=True,
-            confirmation_prompt=twice,
-            err=True,
-        )
+    try:
+        with output.tidy_interrupt():
+            text: str = typer.prompt(
+                f"Passphrase for {printable(what)}",
+                hide_input=True,
+                confirmation_prompt=twice,
+                err=True,
+            )
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("the passphrase is not UTF-8 text") from error
     return text.encode("utf-8", "surrogateescape")

@@ -11,7 +11,7 @@ import typer
 
 from edge_agent import clock, keyrings
 from edge_agent import config as configuration
-from edge_agent.cli import key_files, output
+from edge_agent.cli import key_files, options, output
 from edge_agent.errors import ConfigError
 from edge_agent.ownership import private_folder
 
@@ -25,8 +25,6 @@ keys = typer.Typer(
     rich_markup_mode=None,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
-
 
 @keys.command()
 def generate(
@@ -35,13 +33,14 @@ def generate(
         bool, typer.Option("--encrypt", help="Ask for a passphrase that seals the private key.")
     ] = False,
     passphrase_file: key_files.PassphraseFile = None,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Make an Ed25519 key pair: NAME.key (private, mode 0600) and NAME.pub."""
     from edge_signing.ed25519 import PrivateKey
     from edge_signing.keys import save_key_pair
 
-    path = key_files.private_path(configuration.load(), name)
+    config = configuration.load()
+    path = key_files.private_path(config, name)
     if path.suffix != ".key":
         raise ConfigError("the path of a private key must end in .key", path=str(path))
     passphrase = None
@@ -50,7 +49,9 @@ def generate(
     elif encrypt:
         passphrase = key_files.ask_passphrase(str(path), twice=True)
     key = PrivateKey.generate()
-    private_folder(path.parent, 0o700)
+    if path.parent == config.keys_dir:
+        private_folder(config.config_dir)
+        private_folder(path.parent, 0o700)
     public = save_key_pair(path, key, passphrase)
     if json:
         output.document(
@@ -86,7 +87,7 @@ def trust(
     first: Annotated[
         bool, typer.Option("--first", help="Put the rule before all others, not after them.")
     ] = False,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Trust keys with the bundles of some names.
 
@@ -131,7 +132,7 @@ def untrust(
     bundles: Annotated[
         str, typer.Argument(metavar="PATTERN", help="The pattern of a rule, as keys list shows it.")
     ],
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Remove a rule; keys and other rules stay."""
     config = configuration.load()
@@ -145,7 +146,7 @@ def untrust(
 @keys.command()
 def revoke(
     key: Annotated[str, typer.Argument(help="A keyid (8 digits or more), a .pub file or a name.")],
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Revoke a key: nothing that needs its signature loads any more."""
     config = configuration.load()
@@ -158,7 +159,7 @@ def revoke(
 
 
 @keys.command("list")
-def list_keys(json: JsonOption = False) -> None:
+def list_keys(json: options.JsonOption = False) -> None:
     """List keys and rules in force, in the order in which the rules decide."""
     config = configuration.load()
     ring = keyrings.in_force(config.keyring_file)
@@ -267,7 +268,7 @@ def _hiding_rule(ring: Keyring, pattern: str) -> str | None:
 
 def _known_key(config: configuration.AgentConfig, key: str) -> PublicKey:
     """Finds a key by its keyid among those in force, or in a file."""
-    if os.path.isfile(key) or os.path.isfile(key_files.public_path(config, key)):
+    if os.path.isfile(key_files.public_path(config, key)):
         return key_files.public_key(config, key)
     ring = keyrings.in_force(config.keyring_file)
     return ring.keys[ring.find(key.lower())].public_key

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -49,11 +50,12 @@ def _leave(code: int) -> NoReturn:
 
     Everything that must last is on the disk already (`edge_signing.durable`).
     """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            code = code or 1
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = code or 1
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)
 
 

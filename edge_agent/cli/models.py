@@ -9,17 +9,15 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import output
+from edge_agent.cli import options, output
 
 models = typer.Typer(
     help="List, install and remove bundles.", no_args_is_help=True, rich_markup_mode=None
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer as one JSON document.")]
-
 
 @models.command("list")
-def list_models(json: JsonOption = False) -> None:
+def list_models(json: options.JsonOption = False) -> None:
     """List installed bundles; the active version is the one that the bare name means."""
     installed = Agent(configuration.load(), output.notice).store.list()
     if json:
@@ -64,8 +62,10 @@ def list_models(json: JsonOption = False) -> None:
 
 @models.command()
 def install(
-    bundle: Annotated[Path, typer.Argument(help="A bundle: its folder, or a .tar of its layout.")],
-    json: JsonOption = False,
+    bundle: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A bundle: its folder, or a .tar of its layout.")
+    ],
+    json: options.JsonOption = False,
 ) -> None:
     """Verify a bundle, copy it into the store, try its golden input, and make it active."""
     agent = Agent(configuration.load(), output.notice)
@@ -90,7 +90,7 @@ def install(
 @models.command()
 def remove(
     model: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="What to remove.")],
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Remove an installed bundle, or one version of it."""
     gone = Agent(configuration.load(), output.notice).store.remove(model)

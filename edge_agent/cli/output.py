@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from edge_signing.errors import printable
@@ -18,7 +19,7 @@ _WORTH_A_BAR_BYTES: Final = 64 * 1024 * 1024
 
 def line(text: str) -> None:
     """Prints a line of the answer; control characters are made visible."""
-    print(printable(text))
+    print(printable(text), flush=True)  # what was answered isn't lost if we are ended
 
 
 def plain(text: str) -> None:
@@ -28,20 +29,26 @@ def plain(text: str) -> None:
 
 def notice(text: str) -> None:
     """Prints a line about the work on standard error, if anybody listens there."""
-    # A fault there must not undo the work, and the exit code tells as well.
-    with suppress(OSError, ValueError):
-        print(f"edge-agent: {printable(text)}", file=sys.stderr)
+    _tell(f"edge-agent: {printable(text)}")
 
 
 def hint(text: str) -> None:
     """Prints what to do next below a notice."""
-    with suppress(OSError, ValueError):
-        print(f"  hint: {printable(text)}", file=sys.stderr)
+    _tell(f"  hint: {printable(text)}")
+
+
+def _tell(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        # A full disk there must not undo the work; the exit code tells as well. What is left in the
+        # stream's buffer would fail again and again.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open
 
 
 def document(value: Any) -> None:
     """Prints one JSON document on one line."""
-    print(json.dumps(value))
+    print(json.dumps(value), flush=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -115,7 +115,7 @@ def test_a_fault_of_the_agent_is_none() -> None:
 
 
 A, B, ZERO = Measurement("a", 2.0), Measurement("b", 1.0), Measurement("c", 0.0)
-BAD = Measurement("d", None, "refuses the model")
+BAD = Measurement("d", None, ModelFileError("refuses the model"))
 
 
 def test_the_fastest_that_answers_right_wins() -> None:
@@ -127,7 +127,7 @@ def test_the_fastest_that_answers_right_wins() -> None:
 
 def test_where_none_can_be_used_every_reason_is_told() -> None:
     with pytest.raises(EngineUnavailableError) as caught:
-        fastest([BAD, Measurement("e", None, "not installed")])
+        fastest([BAD, Measurement("e", None, EngineUnavailableError("not installed"))])
     assert "d: refuses the model; e: not installed" in caught.value.message
     assert "doctor" in (caught.value.hint or "")
 

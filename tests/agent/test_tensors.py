@@ -435,3 +435,24 @@ def test_files_over_the_limit_are_not_parsed(name: str, limit: int) -> None:
             return limit + 1
 
     refused(Long(models.npy([[1]])), name, spec(), f"is {limit + 1} bytes, the limit")
+
+
+def test_an_archive_of_endless_entries_is_not_listed() -> None:
+    entry = b"PK\1\2" + bytes(42)
+    end = b"PK\5\6" + bytes(18)
+    with pytest.raises(TensorError, match="more than 1000 arrays"):
+        tensors.read(entry * 2000 + end, "a.npz", spec())
+
+
+def test_the_names_of_an_archive_are_told_briefly() -> None:
+    many = archive({f"{'n' * 300}{number}.npy": saved(GOOD) for number in range(50)})
+    with pytest.raises(TensorError) as caught:
+        tensors.read(many, "a.npz", spec())
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+def test_a_number_beyond_every_type(dtype: Any) -> None:
+    text = f"[[1, 2, 3, 1{'0' * 400}]]".encode()
+    with pytest.raises(TensorError, match=rf"holds values beyond {dtype}|is not readable JSON"):
+        tensors.read(text, "a.json", spec(dtype))

@@ -76,7 +76,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "COLUMNS": "160",
         "PYTHONWARNINGS": "error",
     }
-    return {k: v for k, v in os.environ.items() if not k.startswith("EDGE_AGENT_")} | mine
+    ours = ("EDGE_AGENT_", "PYTHON")  # nothing of how the tests themselves were started
+    return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | mine
 
 
 @pytest.fixture
