@@ -200,7 +200,7 @@ def _json(data: bytes, name: str, spec: TensorSpec) -> Tensor:
     _check_json_size(len(data), MAX_JSON_BYTES, name)
     try:
         text = _json_array(data, name, spec)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
     _check_json_size(len(text), _json_limit(spec), name)
     allowed = _TRUTHS if spec.dtype == "bool" else _NUMBERS
@@ -314,7 +314,7 @@ def _filled(text: bytes, dtype: np.dtype[Any], count: int, name: str) -> Tensor:
 def _numbers(text: bytes, dtype: np.dtype[Any], name: str) -> Tensor:
     try:
         values = msgspec.json.decode(b"[" + text + b"]")
-    except ValueError as error:
+    except (ValueError, msgspec.MsgspecError) as error:
         raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
     try:
         return _typed(values, dtype, name)
