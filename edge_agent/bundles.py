@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from io import BytesIO
 from types import TracebackType
@@ -29,13 +30,57 @@ MAX_PROBE_BYTES: Final = 256 * 1024**2
 Progress = Callable[[int, int], None]
 
 
-class Bundle:
-    """A bundle that passed every check. Close it, or use it as a context manager.
+class Contents(ABC):
+    """A model with everything that decides its answers: a bundle, or a project that becomes one.
 
     Attributes:
         description: Its model.yaml.
-        ref: Name, version and digest.
+        ref: Name, version and digest; a project has no digest.
     """
+
+    description: ModelDescription
+    ref: ModelRef
+
+    @abstractmethod
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """Returns a file's bytes.
+
+        Args:
+            name: Its path inside the bundle.
+            max_bytes: The largest size that is taken.
+        """
+
+    def labels(self) -> tuple[str, ...]:
+        """Returns the class names, none for a raw model."""
+        from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
+
+        rule = self.description.postprocess
+        if not isinstance(rule, Classification):
+            return ()
+        return parse_labels(self.read(rule.labels, MAX_LABELS_BYTES), rule.labels)
+
+    def model_file(self, part: EngineFile) -> ModelFile:
+        """Reads what an engine loads: the model file, and the external data that it names.
+
+        Raises:
+            edge_signing.errors.BundleInvalid: The model names data that isn't there.
+        """
+        data = self.read(part.file, MAX_MODEL_BYTES)
+        if part.engine != "onnx":
+            return ModelFile(data)
+        from edge_signing.external_data import external_files, resolve
+
+        return ModelFile(
+            data,
+            {
+                location: self.read(resolve(part.file, location), MAX_MODEL_BYTES)
+                for location in sorted(external_files(BytesIO(data), len(data)))
+            },
+        )
+
+
+class Bundle(Contents):
+    """A bundle that passed every check. Close it, or use it as a context manager."""
 
     def __init__(self, verified: VerifiedBundle) -> None:
         data = verified.read(DESCRIPTION_FILE, yaml_subset.MAX_BYTES + 1)
@@ -65,34 +110,6 @@ class Bundle:
         """Returns a file's bytes, hashed as they are read: exactly what was signed."""
         return self.verified.read(name, max_bytes)
 
-    def labels(self) -> tuple[str, ...]:
-        """Returns the class names, none for a raw model."""
-        from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
-
-        rule = self.description.postprocess
-        if not isinstance(rule, Classification):
-            return ()
-        return parse_labels(self.read(rule.labels, MAX_LABELS_BYTES), rule.labels)
-
-    def model_file(self, part: EngineFile) -> ModelFile:
-        """Reads what an engine loads: the model file, and the external data that it names.
-
-        Raises:
-            edge_signing.errors.BundleInvalid: The model names data that the bundle doesn't list.
-        """
-        data = self.read(part.file, MAX_MODEL_BYTES)
-        if part.engine != "onnx":
-            return ModelFile(data)
-        from edge_signing.external_data import external_files, resolve
-
-        return ModelFile(
-            data,
-            {
-                location: self.read(resolve(part.file, location), MAX_MODEL_BYTES)
-                for location in sorted(external_files(BytesIO(data), len(data)))
-            },
-        )
-
 
 def require_files(description: ModelDescription, names: Collection[str]) -> None:
     """Checks that every file that model.yaml names is there.
@@ -104,12 +121,13 @@ def require_files(description: ModelDescription, names: Collection[str]) -> None
     Raises:
         DescriptionError: One is missing.
     """
-    for name in _named_files(description):
+    for name in named_files(description):
         if name not in names:
             raise DescriptionError(f"names the file {name!r}, which the bundle lacks")
 
 
-def _named_files(description: ModelDescription) -> list[str]:
+def named_files(description: ModelDescription) -> list[str]:
+    """Returns the files that a model.yaml names; one may come twice."""
     names = [part.file for part in description.engines]
     if isinstance(description.postprocess, Classification):
         names.append(description.postprocess.labels)

@@ -180,6 +180,31 @@ class Raw(_Part, frozen=True, kw_only=True, tag_field="kind", tag="raw"):
     """The output tensors are the answer, as they are."""
 
 
+class Drift(_Part, frozen=True, kw_only=True):
+    """How far answers may lie from those of the FP32 reference, over a folder of sample inputs.
+
+    The defaults admit what per-channel INT8 does to a mobile classifier, and refuse what per-tensor
+    weights do to one. The measures are those of `edge_agent.drift.metrics`.
+
+    Attributes:
+        max_relative_l2: Largest ``|answer - reference| / |reference|`` over all inputs together.
+        min_cosine: Smallest cosine of an answer and its reference, the mean over the inputs.
+        max_error: Largest absolute difference of any element.
+        min_top1_agreement: Smallest share of inputs with the reference's best class.
+        min_topk_agreement: Smallest share of the reference's k best classes that are kept.
+        top_k: That k.
+        max_lsb: Largest difference between two engines, in steps of the output's quantisation.
+    """
+
+    max_relative_l2: Annotated[float, Meta(ge=0)] = 0.35
+    min_cosine: Annotated[float, Meta(ge=-1, le=1)] = 0.95
+    max_error: Annotated[float, Meta(ge=0)] | None = None
+    min_top1_agreement: Annotated[float, Meta(ge=0, le=1)] = 0.75
+    min_topk_agreement: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=1, le=1000)] = 5
+    max_lsb: Annotated[float, Meta(ge=0)] = 8.0
+
+
 class Contract(_Part, frozen=True, kw_only=True):
     """What the publisher promises, and what the device must keep.
 
@@ -188,12 +213,14 @@ class Contract(_Part, frozen=True, kw_only=True):
         memory_mib: Memory that one loaded session needs at most.
         min_confidence: A best score below this marks the answer as not confident.
         leave_device: What may be sent elsewhere; the stricter of bundle and device wins.
+        drift: How far its answers may lie from those of the FP32 model.
     """
 
     latency_ms: Positive | None = None
     memory_mib: Annotated[int, Meta(ge=1)] | None = None
     min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
     leave_device: LeaveDevice = "never"
+    drift: Drift = Drift()
 
 
 class ExpectedTop(_Part, frozen=True, kw_only=True):

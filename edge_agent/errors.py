@@ -91,5 +91,9 @@ class GoldenMismatchError(UnavailableError):
     """An engine answered the bundle's own golden input wrongly on this machine."""
 
 
+class ThresholdError(AgentError):
+    """A measurement lies beyond its threshold: the contract, or an earlier report."""
+
+
 class StoreError(AgentError):
     """The store of installed bundles can't be read or written."""

@@ -10,11 +10,11 @@ from edge_agent.types import Request
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edge_agent.bundles import Bundle
+    from edge_agent.bundles import Contents
     from edge_agent.types import ScoredLabel, Tensor
 
 
-def request(bundle: Bundle) -> Request | None:
+def request(bundle: Contents) -> Request | None:
     """Returns the golden input as a request, None where the bundle has none."""
     golden = bundle.description.golden
     if golden is None:
@@ -31,7 +31,7 @@ def request(bundle: Bundle) -> Request | None:
 
 
 def difference(
-    bundle: Bundle, labels: tuple[ScoredLabel, ...], outputs: Mapping[str, Tensor]
+    bundle: Contents, labels: tuple[ScoredLabel, ...], outputs: Mapping[str, Tensor]
 ) -> str | None:
     """Compares an answer to the golden input with the right one.
 
@@ -61,7 +61,7 @@ def difference(
     return None
 
 
-def _output_difference(bundle: Bundle, file: str, have: Tensor) -> float:
+def _output_difference(bundle: Contents, file: str, have: Tensor) -> float:
     """Returns the largest difference of any element; infinite where two can't be compared."""
     import numpy as np
 

@@ -16,7 +16,7 @@ from edge_agent.types import Request
 
 if TYPE_CHECKING:
     from edge_agent.backends.base import Backend, ModelFile, Session
-    from edge_agent.bundles import Bundle
+    from edge_agent.bundles import Bundle, Contents
     from edge_agent.description import EngineFile, ModelDescription
     from edge_agent.engine_choice import ChoiceMemory
     from edge_agent.images import ImageLimits
@@ -99,12 +99,12 @@ class ModelLoader(Struct, frozen=True):
 
     def _loads(self, bundle: Bundle, part: EngineFile) -> Measurement:
         try:
-            self._session(bundle, part)
+            self.session(bundle, part)
         except AgentError as error:
             return Measurement(part.engine, None, error)
         return Measurement(part.engine, 0.0)
 
-    def usable_engines(self, bundle: Bundle) -> list[EngineFile]:
+    def usable_engines(self, bundle: Contents) -> list[EngineFile]:
         """Returns the bundle's engines that this machine has, in the publisher's order."""
         return [p for p in bundle.description.engines if self.backends[p.engine].status().available]
 
@@ -122,7 +122,7 @@ class ModelLoader(Struct, frozen=True):
         self._remember(bundle, measured)
         session = sessions[chosen]
         return LoadedModel(
-            bundle, self._part(bundle, chosen), self._pipeline(bundle), Later(lambda: session)
+            bundle, self._part(bundle, chosen), self.pipeline(bundle), Later(lambda: session)
         )
 
     def _measure(
@@ -147,8 +147,8 @@ class ModelLoader(Struct, frozen=True):
         status = self.backends[part.engine].status()
         if status.problem:
             raise EngineUnavailableError(status.problem, hint=status.hint)
-        session = Later(lambda: self._session(bundle, part))
-        return LoadedModel(bundle, part, self._pipeline(bundle), session)
+        session = Later(lambda: self.session(bundle, part))
+        return LoadedModel(bundle, part, self.pipeline(bundle), session)
 
     def load_session(
         self, model: ModelFile, description: ModelDescription, part: EngineFile
@@ -161,15 +161,17 @@ class ModelLoader(Struct, frozen=True):
         """
         return self.backends[part.engine].load(model, description, part, self.threads)
 
-    def _session(self, bundle: Bundle, part: EngineFile) -> Session:
+    def session(self, bundle: Contents, part: EngineFile) -> Session:
+        """Makes a session of one of the files of a bundle; for errors see `load_session`."""
         return self.load_session(bundle.model_file(part), bundle.description, part)
 
-    def _pipeline(self, bundle: Bundle) -> Pipeline:
+    def pipeline(self, bundle: Contents) -> Pipeline:
+        """Returns what stands around the engines."""
         return Pipeline(bundle.description, bundle.labels(), self.limits)
 
     def _probe(self, bundle: Bundle, part: EngineFile, sessions: dict[str, Session]) -> Probe:
-        pipeline = self._pipeline(bundle)
-        session = sessions[part.engine] = self._session(bundle, part)
+        pipeline = self.pipeline(bundle)
+        session = sessions[part.engine] = self.session(bundle, part)
         request = golden.request(bundle) or _blank_request(bundle)
         inputs = pipeline.prepare(request, part.layout)
 

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from edge_agent import description_rules, yaml_subset
 from edge_agent.description import PATTERN_WORDS, ModelDescription
 from edge_agent.errors import DescriptionError
+
+HOLE: Final = "???"
+
+
+def holes(value: Any, path: str = "$") -> Iterator[str]:
+    """Yields the paths of what `bundle init` couldn't know and nobody has filled in yet.
+
+    Args:
+        value: What `yaml_subset.load` returned.
+        path: Where it stands.
+    """
+    if value == HOLE:
+        yield path
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from holes(one, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from holes(one, f"{path}[{index}]")
 
 
 def parse(data: bytes) -> ModelDescription:
@@ -26,13 +45,24 @@ def parse(data: bytes) -> ModelDescription:
     try:
         described = msgspec.convert(value, ModelDescription)
     except msgspec.ValidationError as error:
-        raise _located(str(error), value, lines) from error
+        raise _hole(value, lines) or _located(str(error), value, lines) from error
     problem = description_rules.first_problem(described)
     if problem is not None:
         raise DescriptionError(
             f"{problem.place}: {problem.message}", line=_nearest_line(problem.path, lines)
         )
     return described
+
+
+def _hole(value: Any, lines: Mapping[str, int]) -> DescriptionError | None:
+    path = next(holes(value), None)
+    if path is None:
+        return None
+    return DescriptionError(
+        f"{path.removeprefix('$.')} is a hole",
+        line=_nearest_line(path, lines),
+        hint=f"write what belongs there instead of {HOLE}; edge-agent bundle lint lists them all",
+    )
 
 
 # msgspec's texts; a test pins them. One that is worded otherwise is passed on as it is, still with

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from edge_agent import description as descriptions
 from edge_agent import model_yaml
+from edge_agent.authoring import sections
 from edge_agent.backends import onnx
 from edge_agent.errors import BadInputError, ModelFileError
 
@@ -181,17 +182,9 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "model"
 
 
-def to_yaml(value: dict[str, Any]) -> bytes:
-    """Returns the bytes of a model.yaml."""
-    import yaml
-
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None)
-    return text.encode()
-
-
 def parse(value: dict[str, Any]) -> ModelDescription:
     """Parses the content of a model.yaml as a device will."""
-    return model_yaml.parse(to_yaml(value))
+    return model_yaml.parse(sections.to_yaml(value))
 
 
 def _the_two_tensors(

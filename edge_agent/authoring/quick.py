@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from edge_agent.authoring import classifier
+from edge_agent.authoring import classifier, sections
 from edge_agent.authoring.development_key import DEV_NAMES, development_key
 from edge_agent.backends.base import ModelFile
 from edge_agent.bundles import MAX_MODEL_BYTES
@@ -135,7 +135,7 @@ def _contents(
         files[name] = image
         answer = f"{best.label} {best.score:.3f}"
     value["pipeline_digest"] = digest_of_pipeline(classifier.parse(value))
-    files["model.yaml"] = classifier.to_yaml(value)
+    files["model.yaml"] = sections.to_yaml(value)
     files["labels.json"] = msgspec.json.encode(labels)
     return value, files, told, answer
 

@@ -24,11 +24,16 @@ class NativeTensor(Struct, frozen=True):
         name: Its name in the file.
         dtype: NumPy's name of the element type.
         shape: Axis lengths; None for an axis that is open.
+        scale: Step of its affine quantisation, ``real = (q - zero_point) * scale``; None where the
+            engine reports none.
+        zero_point: See there.
     """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...]
+    scale: float | None = None
+    zero_point: int = 0
 
 
 class Bound(Struct, frozen=True):

@@ -83,13 +83,7 @@ class TfliteBackend:
         self, model: ModelFile, description: ModelDescription, part: EngineFile, threads: int
     ) -> TfliteSession:
         """See `Backend.load`."""
-        module, _ = _import()
-        try:
-            with _quiet():
-                native = module.Interpreter(model_content=model.data, num_threads=threads)
-                native.allocate_tensors()
-        except (ValueError, RuntimeError, TypeError) as error:
-            raise ModelFileError(f"LiteRT refuses the model: {error}", path=part.file) from error
+        native = _interpreter(model, threads, part.file)
         details = native.get_input_details(), native.get_output_details()
         inputs = bind(description.inputs, part.inputs, part.layout, _natives(details[0]), "input")
         outputs = bind(
@@ -98,6 +92,32 @@ class TfliteBackend:
         return TfliteSession(
             native, _ports(inputs, details[0], part.file), _ports(outputs, details[1], part.file)
         )
+
+
+def describe(model: ModelFile, path: str) -> tuple[list[NativeTensor], list[NativeTensor]]:
+    """Returns what a TFLite file says of its inputs and outputs.
+
+    Args:
+        model: The file.
+        path: Its name, for messages.
+
+    Raises:
+        EngineUnavailableError: No TFLite runtime is installed here, or it doesn't load.
+        ModelFileError: It refuses the file.
+    """
+    native = _interpreter(model, 1, path)
+    return _natives(native.get_input_details()), _natives(native.get_output_details())
+
+
+def _interpreter(model: ModelFile, threads: int, path: str) -> Any:
+    module, _ = _import()
+    try:
+        with _quiet():
+            native = module.Interpreter(model_content=model.data, num_threads=threads)
+            native.allocate_tensors()
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise ModelFileError(f"LiteRT refuses the model: {error}", path=path) from error
+    return native
 
 
 def _ports(bound: tuple[Bound, ...], details: Any, file: str) -> list[_Port]:
@@ -116,6 +136,8 @@ def _natives(details: Any) -> list[NativeTensor]:
             tuple(int(axis) if axis >= 0 else None for axis in one["shape_signature"])
             if len(one["shape_signature"])
             else tuple(int(axis) for axis in one["shape"]),
+            float(one["quantization"][0]) or None,
+            int(one["quantization"][1]),
         )
         for one in details
     ]

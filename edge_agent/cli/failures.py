@@ -14,6 +14,7 @@ USAGE: Final = 2
 NOT_TRUSTED: Final = 3
 BAD_INPUT: Final = 4
 UNAVAILABLE: Final = 5
+THRESHOLD: Final = 6
 INTERRUPTED: Final = 130
 
 ERROR_SCHEMA: Final = "edge-agent/error/v1"
@@ -35,6 +36,7 @@ def exit_code(error: Exception) -> int:
         (errors.MismatchError, NOT_TRUSTED),
         (errors.BadInputError, BAD_INPUT),
         (errors.UnavailableError, UNAVAILABLE),
+        (errors.ThresholdError, THRESHOLD),
         (signing.BundleUnreadable, BAD_INPUT),
         (signing.BundleInvalid, NOT_TRUSTED),
         (signing.NotTrusted, NOT_TRUSTED),

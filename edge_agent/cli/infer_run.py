@@ -23,6 +23,7 @@ from edge_agent.errors import (
     ModelFileError,
     TensorError,
 )
+from edge_agent.image_files import IMAGE_ENDINGS
 from edge_agent.types import Request
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from edge_agent.types import Result, Tensor
 
 SCHEMA: Final = "edge-agent/infer/v1"
-IMAGE_ENDINGS: Final = (
-    ".apng", ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png",
-    ".pnm", ".ppm", ".tif", ".tiff", ".webp",
-)  # fmt: skip
 _SHOWN_VALUES: Final = 8
 
 

@@ -1,0 +1,190 @@
+"""A project: the folder that a bundle is built from, on its author's machine.
+
+It holds a model.yaml and the files that this names, and may hold a ``build.toml`` that says what
+the bundle is made from. Nothing here is signed, so only the commands of authoring take it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from edge_agent import model_yaml, yaml_subset
+from edge_agent.bundles import DESCRIPTION_FILE, Contents, named_files
+from edge_agent.errors import BadInputError, ConfigError, DescriptionError, ModelNotFoundError
+from edge_agent.files import read_regular
+from edge_agent.types import ModelRef
+from edge_signing.names import check_name
+
+if TYPE_CHECKING:
+    from edge_agent.description import ModelDescription
+
+RECIPE_FILE: Final = "build.toml"
+SIGNATURES: Final = "signatures"
+_MAX_RECIPE_BYTES: Final = 64 * 1024
+
+
+class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
+    """``build.toml``: what a bundle is made from. Paths are relative to the project's folder.
+
+    Attributes:
+        reference: The FP32 model (.onnx) that answers are compared with.
+        inputs: Folder of images, or of .npz and .npy files, for calibration and the drift gate.
+        include: Further files of the project that go into the bundle, such as a licence.
+    """
+
+    reference: str | None = None
+    inputs: str | None = None
+    include: tuple[str, ...] = ()
+
+
+class Project(Contents):
+    """A project that is whole enough to run.
+
+    Attributes:
+        folder: Where it lies.
+        recipe: Its build.toml, empty where there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe = read_recipe(folder)
+        self.description = _described(folder)
+        self.ref = ModelRef(self.description.name, self.description.version, "")
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """See `Contents.read`; a link is refused, as in a bundle."""
+        return read_file(self.folder, name, max_bytes)
+
+    def files(self) -> list[str]:
+        """Returns what goes into the bundle, sorted: the files that it names, and their data.
+
+        Raises:
+            BadInputError: A model file can't be read.
+        """
+        names = {DESCRIPTION_FILE, *named_files(self.description), *self.recipe.include}
+        for part in self.description.engines:
+            if part.engine == "onnx":
+                names |= external_names(self.folder / part.file, part.file)
+        return sorted(names)
+
+    def reference(self, given: Path | None = None) -> Path | None:
+        """Returns the FP32 model to compare with: the one given, or build.toml's."""
+        return given or (self.folder / self.recipe.reference if self.recipe.reference else None)
+
+    def inputs(self, given: Path | None = None) -> Path | None:
+        """Returns the folder of inputs: the one given, or build.toml's."""
+        return given or (self.folder / self.recipe.inputs if self.recipe.inputs else None)
+
+
+def is_project(path: Path) -> bool:
+    """Tells a project from a bundle: a folder with a model.yaml and no signatures."""
+    return os.path.lexists(path / DESCRIPTION_FILE) and not os.path.lexists(path / SIGNATURES)
+
+
+def open_project(folder: Path) -> Project:
+    """Opens a project.
+
+    Raises:
+        ModelNotFoundError: There is none.
+        DescriptionError: Its model.yaml breaks a rule, or has holes.
+        ConfigError: Its build.toml can't be used.
+    """
+    if not folder.is_dir():
+        raise ModelNotFoundError(
+            "is no project", path=str(folder), hint="make one: edge-agent bundle init MODEL"
+        )
+    return Project(folder)
+
+
+def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
+    """Reads a file of a project.
+
+    Raises:
+        BadInputError: It isn't there, is no regular file, is too large or lies outside.
+    """
+    from edge_signing.errors import SigningError
+
+    path = folder / name
+    try:
+        check_name(name)
+        data = read_regular(path, max_bytes, follow_links=False)
+    except SigningError as error:
+        raise BadInputError(str(error), path=str(path)) from error
+    except OSError as error:
+        raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
+    if len(data) > max_bytes:
+        raise BadInputError(f"is larger than {max_bytes} bytes", path=str(path))
+    return data
+
+
+def external_names(path: Path, name: str) -> set[str]:
+    """Returns the files of the bundle that an ONNX file keeps its weights in.
+
+    Args:
+        path: The ONNX file.
+        name: Its path inside the bundle.
+
+    Raises:
+        BadInputError: The file can't be read.
+        edge_signing.errors.BundleInvalid: It is no ONNX file, or its data lies outside.
+    """
+    from edge_signing.external_data import external_files, resolve
+
+    try:
+        with path.open("rb") as stream:
+            found = external_files(stream, path.stat().st_size)
+    except OSError as error:
+        raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
+    return {resolve(name, location) for location in found}
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """Reads a build.toml; a missing one is empty.
+
+    Raises:
+        ConfigError: It can't be read, or has an unknown key or a wrong value.
+    """
+    path = folder / RECIPE_FILE
+    try:
+        data = read_regular(path, _MAX_RECIPE_BYTES, follow_links=False)
+    except FileNotFoundError:
+        return Recipe()
+    except OSError as error:
+        raise ConfigError(f"can't be read: {error.strerror}", path=str(path)) from error
+    import tomllib
+
+    try:
+        return msgspec.convert(tomllib.loads(data.decode("utf-8")), Recipe)
+    except (ValueError, RecursionError) as error:  # msgspec's and TOML's are ValueErrors
+        raise ConfigError(str(error), path=str(path)) from error
+
+
+def write_recipe(folder: Path, recipe: Recipe) -> None:
+    """Writes a build.toml.
+
+    Raises:
+        OSError: It can't be written.
+    """
+    from json import dumps
+
+    from edge_signing.durable import write_durably
+
+    lines = ["# What the bundle is made from; paths are relative to this folder."]
+    given: dict[str, Any] = msgspec.to_builtins(recipe)
+    # A JSON string is a TOML basic string, as long as only ASCII is written.
+    lines += [f"{key} = {dumps(value)}" for key, value in given.items() if value]
+    write_durably(folder / RECIPE_FILE, ("\n".join(lines) + "\n").encode())
+
+
+def _described(folder: Path) -> ModelDescription:
+    data = read_file(folder, DESCRIPTION_FILE, yaml_subset.MAX_BYTES + 1)
+    try:
+        return model_yaml.parse(data)
+    except DescriptionError as error:
+        error.path = str(folder / DESCRIPTION_FILE)
+        raise

@@ -1,0 +1,1 @@
+"""Latency and memory of a model on this machine, and their comparison with earlier ones."""

@@ -1,0 +1,1 @@
+"""How far answers lie from a reference: measures, verdict, report and picture."""
