@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from edge_agent import clock, keyrings
 from edge_agent.errors import (
@@ -13,6 +13,7 @@ from edge_agent.errors import (
     MismatchError,
     ModelNotFoundError,
 )
+from edge_agent.ownership import require_ours
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Bundle, Progress
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from edge_agent.loading import ModelLoader, Notify
     from edge_agent.model_store import ModelStore
     from edge_agent.runtime import Runtime
+    from edge_profiles.profile import DeviceProfile
+    from edge_profiles.selection import Selection
     from edge_signing.keyring import Keyring
     from edge_signing.trust import Purpose
 
@@ -63,20 +66,59 @@ class Agent:
         )
 
     @cached_property
+    def selection(self) -> Selection:
+        """Which device profile is used, and why.
+
+        Raises:
+            ConfigError: There is none of the configured name, or a file can't be used.
+        """
+        from edge_profiles.errors import ProfileError
+        from edge_profiles.selection import select
+
+        try:
+            return select(self.config.profile, self.config.profiles_dir, require_ours)
+        except ProfileError as error:
+            raise ConfigError(error.message, path=error.path, hint=error.hint) from error
+
+    @cached_property
+    def profile(self) -> DeviceProfile:
+        """The device profile, fitted to this machine, with what is configured in its place.
+
+        Raises:
+            ConfigError: As for `selection`.
+        """
+        from edge_profiles.detect import cpu_threads, memory_limit_bytes
+
+        config = self.config
+        fitted = self.selection.profile.fitted(cpu_threads(), memory_limit_bytes())
+        first = config.engine_order
+        configured: dict[str, Any] = {
+            "threads": config.threads or None,
+            "min_available_mib": config.min_available_mib,
+            "max_memory_mib": config.max_memory_mib,
+            "max_latency_ms": config.max_latency_ms,
+        }
+        return fitted._replace(
+            engines=(*first, *(one for one in fitted.engines if one not in first)),
+            **{key: value for key, value in configured.items() if value is not None},
+        )
+
+    @cached_property
     def loader(self) -> ModelLoader:
         """What turns bundles into models that answer."""
         from edge_agent.backends.registry import BACKENDS
         from edge_agent.engine_choice import ChoiceMemory
         from edge_agent.loading import ModelLoader
-        from edge_profiles.detect import cpu_threads, detect
+        from edge_profiles.detect import detect
 
         return ModelLoader(
             backends=BACKENDS,
             memory=ChoiceMemory(self.config.state_dir / "engine_choices"),
             machine=detect,
             limits=self.limits,
-            threads=self.config.threads or cpu_threads(),
+            threads=self.profile.threads,
             notify=self.notify,
+            order=self.profile.engines,
         )
 
     def runtime(self, progress: Progress | None = None) -> Runtime:

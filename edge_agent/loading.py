@@ -36,6 +36,7 @@ class ModelLoader(Struct, frozen=True):
         limits: The largest images that are taken.
         threads: Threads of an engine.
         notify: Told, in a sentence, of what takes time or could not be kept.
+        order: Engines in this machine's order of preference; others follow in the publisher's.
     """
 
     backends: Mapping[str, Backend]
@@ -44,6 +45,7 @@ class ModelLoader(Struct, frozen=True):
     limits: ImageLimits
     threads: int
     notify: Notify
+    order: tuple[str, ...] = ()
 
     def load(self, bundle: Bundle, engine: str) -> LoadedModel:
         """Loads a bundle.
@@ -105,8 +107,12 @@ class ModelLoader(Struct, frozen=True):
         return Measurement(part.engine, 0.0)
 
     def usable_engines(self, bundle: Contents) -> list[EngineFile]:
-        """Returns the bundle's engines that this machine has, in the publisher's order."""
-        return [p for p in bundle.description.engines if self.backends[p.engine].status().available]
+        """Returns the bundle's engines that this machine has, in the order of preference."""
+        return [p for p in self._ordered(bundle) if self.backends[p.engine].status().available]
+
+    def _ordered(self, bundle: Contents) -> list[EngineFile]:
+        rank = {engine: place for place, engine in enumerate(self.order)}
+        return sorted(bundle.description.engines, key=lambda p: rank.get(p.engine, len(rank)))
 
     def _choose(self, bundle: Bundle, parts: list[EngineFile]) -> LoadedModel:
         """Measures the engines, and loads the fastest; one engine alone must answer rightly."""
@@ -172,7 +178,7 @@ class ModelLoader(Struct, frozen=True):
     def _probe(self, bundle: Bundle, part: EngineFile, sessions: dict[str, Session]) -> Probe:
         pipeline = self.pipeline(bundle)
         session = sessions[part.engine] = self.session(bundle, part)
-        request = golden.request(bundle) or _blank_request(bundle)
+        request = golden.request(bundle) or blank_request(bundle)
         inputs = pipeline.prepare(request, part.layout)
 
         def wrong(outputs: Mapping[str, Tensor]) -> str | None:
@@ -193,7 +199,7 @@ class ModelLoader(Struct, frozen=True):
         """Returns the engines to choose from, without importing any."""
         if engine != "auto":
             return [self._part(bundle, engine)]
-        declared = list(bundle.description.engines)
+        declared = self._ordered(bundle)
         return [p for p in declared if self.backends[p.engine].stamp()] or declared
 
     def _fingerprint(self) -> str:
@@ -225,7 +231,7 @@ def _told(one: Measurement) -> str:
     return f"{one.engine} {one.run_ms:.1f} ms"
 
 
-def _blank_request(bundle: Bundle) -> Request:
+def blank_request(bundle: Contents) -> Request:
     """Inputs of the right form where there is no golden one: good for timing only."""
     import numpy as np
 

@@ -19,6 +19,13 @@ class _Mount(NamedTuple):
     point: str
 
 
+# Controller, and its files: limit, usage, and what of memory.stat the kernel can drop.
+_MEMORY: Final = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
 def read_text(path: Path) -> str:
     """Returns a file's text, empty where it can't be read."""
     try:
@@ -51,8 +58,9 @@ def cpu_quotas(root: Path) -> Iterator[float]:
 
 def memory_limits(root: Path) -> Iterator[int]:
     """Yields each limit on memory that applies, in bytes."""
-    for limit, _ in _memory(root):
-        yield limit
+    for controller, limit, _, _ in _MEMORY:
+        for _, most in _limited(root, controller, limit):
+            yield most
 
 
 def memory_left(root: Path) -> Iterator[int]:
@@ -60,21 +68,18 @@ def memory_left(root: Path) -> Iterator[int]:
 
     Source: the "working set" of Kubernetes: usage without ``inactive_file``.
     """
-    for limit, used in _memory(root):
-        yield max(0, limit - used)
+    for controller, limit, usage, cache in _MEMORY:
+        for directory, most in _limited(root, controller, limit):
+            used = read_number(directory / usage) or 0
+            yield max(0, most - max(0, used - _stat(directory, cache)))
 
 
-def _memory(root: Path) -> Iterator[tuple[int, int]]:
-    """Yields (limit, bytes in use) of each level that has a limit."""
-    for version, limit, usage, cache in (
-        ("", "memory.max", "memory.current", "inactive_file"),
-        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        for directory in _directories(root, version):
-            most = read_number(directory / limit)
-            if most is not None:
-                used = read_number(directory / usage) or 0
-                yield most, max(0, used - _stat(directory, cache))
+def _limited(root: Path, controller: str, limit: str) -> Iterator[tuple[Path, int]]:
+    """Yields each level that has a limit, and the limit in bytes."""
+    for directory in _directories(root, controller):
+        most = read_number(directory / limit)
+        if most is not None:
+            yield directory, most
 
 
 def _stat(directory: Path, key: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from edge_profiles import cgroups
+from edge_profiles import board, cgroups
 
 # Arm's and others' implementer and part numbers.
 # Source: Linux arch/arm64/include/asm/cputype.h; util-linux sys-utils/lscpu-arm.c.
@@ -38,12 +38,6 @@ _ARM_CORES: Final = {
     ("0x41", "0xd81"): "Cortex-A720",
     ("0x4e", "0x004"): "Carmel",
 }
-_MODEL_FILES: Final = ("proc/device-tree/model", "sys/firmware/devicetree/base/model")
-_DMI: Final = "sys/class/dmi/id/product_name"
-# What firmware says when nobody filled it in.
-_PLACEHOLDERS: Final = frozenset(
-    {"", "default string", "system product name", "to be filled by o.e.m.", "not specified"}
-)
 
 
 class Machine(NamedTuple):
@@ -52,7 +46,7 @@ class Machine(NamedTuple):
     Attributes:
         arch: The kernel's name of the architecture: ``x86_64``, ``aarch64``, ``riscv64``, ...
         cpu_model: Marketing name, core names joined by ``+``, or micro-architecture; else None.
-        board: What the device tree or DMI calls the product; else None.
+        board: What the device tree, DMI or the kernel calls the product; else None.
         cpu_features: Instruction set extensions that every CPU has, sorted.
         cpus: Threads that this process may use at a time.
         memory_mib: Memory that this process may use; None where it isn't known.
@@ -82,25 +76,34 @@ class Machine(NamedTuple):
         return sha256(b"".join(b"%d:%b," % (len(part), part) for part in encoded)).hexdigest()[:16]
 
 
-def detect(root: Path = Path("/"), affinity: int | None = None) -> Machine:
+def detect(
+    root: Path = Path("/"),
+    affinity: int | None = None,
+    *,
+    arch: str | None = None,
+    kernel: str | None = None,
+) -> Machine:
     """Returns what this machine is.
 
     Args:
         root: Where ``proc`` and ``sys`` stand; another one than ``/`` is for tests.
         affinity: CPUs that this process may run on; None asks the kernel.
+        arch: The kernel's name of the architecture; None asks the kernel.
+        kernel: The kernel's release; None asks the kernel.
     """
     system = os.uname()
+    arch = arch or system.machine
     cpus = _cpuinfo(root)
-    board = _board(root)
+    product = board.product_name(root, arch)
     memory = memory_limit_bytes(root)
     return Machine(
-        arch=system.machine,
-        cpu_model=_cpu_model(cpus) or board,
-        board=board,
+        arch=arch,
+        cpu_model=_cpu_model(cpus) or product,
+        board=product,
         cpu_features=_features(cpus),
         cpus=cpu_threads(root, affinity),
         memory_mib=None if memory is None else memory >> 20,
-        kernel=system.release,
+        kernel=kernel or system.release,
     )
 
 
@@ -188,11 +191,3 @@ def _features_of(cpu: dict[str, str]) -> set[str]:
         base, *extensions = isa.split("_")
         return {*base.lstrip("rv0123456789"), *extensions}
     return set((cpu.get("flags") or cpu.get("features") or "").split())
-
-
-def _board(root: Path) -> str | None:
-    for file in (*_MODEL_FILES, _DMI):
-        text = cgroups.read_text(root / file).strip("\0\n ")
-        if text.lower() not in _PLACEHOLDERS:
-            return text
-    return None

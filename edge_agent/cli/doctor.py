@@ -1,147 +1,114 @@
-"""`edge-agent doctor`: what this machine has, and why something is missing."""
+"""`edge-agent doctor`: what this machine has, how it is used, and why something is missing."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edge_agent import __version__
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import failures, options, output
+from edge_agent.cli import doctor_checks, failures, options, output
+from edge_agent.cli.doctor_checks import Check
+from edge_agent.cli.doctor_report import Board, Findings, Part, document, show
 
 if TYPE_CHECKING:
     from edge_agent.backends.base import EngineStatus
+    from edge_agent.cli.doctor_apply import Applied
     from edge_profiles.detect import Machine
 
-SCHEMA: Final = "edge-agent/doctor/v1"
+_ROOT = Path("/")
 
 
 def doctor(
     json: options.JsonOption = False,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply", help="Name this board's profile in config.toml; what is there stays."
+        ),
+    ] = False,
 ) -> None:
-    """Show what this machine has: processor, memory, engines, image formats, trust, store.
+    """Show what this machine has and which device profile fits it, and check what it needs.
 
-    Exits with 5 where no engine can be used, with 1 where keyring or store have a problem.
+    Exits with 5 where no engine can be used, with 1 where a check fails.
     """
-    from edge_agent.backends.registry import BACKENDS
-    from edge_profiles.detect import detect
-
     agent = Agent(configuration.load(), output.notice)
-    machine = detect()
-    engines = [backend.status() for backend in BACKENDS.values()]
-    checks = [_keyring(agent), _store(agent)]
+    applied = _apply(agent) if apply else None
+    found = _look(agent)
     if json:
-        output.document(_as_json(agent, machine, engines, checks))
+        output.document(document(found, applied))
     else:
-        _print(agent, machine, engines, checks)
-    if not any(engine.available for engine in engines):
+        show(found, applied)
+    if not any(engine.available for engine in found.engines):
         raise typer.Exit(failures.UNAVAILABLE)
-    if any(check.problem for check in checks):
+    if any(check.status == doctor_checks.FAIL for check in found.checks):
         raise typer.Exit(failures.OTHER)
 
 
-class _Check(NamedTuple):
-    """What was found of the keyring or the store: counts, or the problem."""
+def _apply(agent: Agent) -> Applied:
+    from edge_agent.cli.doctor_apply import apply
+    from edge_profiles.detect import cpu_threads, memory_limit_bytes
 
-    name: str
-    path: Path
-    counts: dict[str, int]
-    problem: str | None = None
-
-    def as_text(self) -> str:
-        found = ", ".join(f"{what}: {count}" for what, count in self.counts.items())
-        return f"{self.problem or found} ({self.path})"
+    fitted = agent.selection.profile.fitted(cpu_threads(), memory_limit_bytes())
+    return apply(agent.config.file, fitted)
 
 
-def _keyring(agent: Agent) -> _Check:
+def _look(agent: Agent) -> Findings:
+    from edge_agent.backends.registry import BACKENDS
+    from edge_profiles.detect import detect
+
+    machine = detect()
+    engines = [backend.status() for backend in BACKENDS.values()]
+    parts = [_keyring(agent), _store(agent)]
+    checks = [_as_check(part) for part in parts]
+    board: Board | None = None
+    try:
+        board = Board(agent.selection, agent.profile, agent.profile.matrix(machine.cpu_features))
+        checks += _of_board(agent, board, machine, engines)
+    except failures.expected() as error:
+        hint = getattr(error, "hint", None)
+        checks.append(Check("profile", doctor_checks.FAIL, failures.sentence(error), hint))
+    return Findings(agent.config, machine, engines, parts, board, checks)
+
+
+def _of_board(
+    agent: Agent, board: Board, machine: Machine, engines: list[EngineStatus]
+) -> list[Check]:
+    from edge_profiles.board import names
+    from edge_profiles.detect import memory_available_bytes
+
+    profile = board.profile
+    available = memory_available_bytes()
+    return [
+        doctor_checks.board(profile, names(_ROOT, machine.arch), machine),
+        doctor_checks.kernel(profile, machine),
+        doctor_checks.threads(board.selection.profile.threads, agent.config.threads, machine),
+        doctor_checks.memory(profile, machine, None if available is None else available >> 20),
+        doctor_checks.engines(profile, engines),
+        doctor_checks.int8(board.matrix, engines),
+    ]
+
+
+def _as_check(part: Part) -> Check:
+    status = doctor_checks.FAIL if part.problem else doctor_checks.PASS
+    return Check(part.name, status, part.as_text())
+
+
+def _keyring(agent: Agent) -> Part:
     path = agent.config.keyring_file
     try:
         ring = agent.keyring
     except failures.expected() as error:
-        return _Check("keyring", path, {}, failures.sentence(error))
-    return _Check("keyring", path, {"keys": len(ring.keys), "rules": len(ring.rules)})
+        return Part("keyring", path, {}, failures.sentence(error))
+    return Part("keyring", path, {"keys": len(ring.keys), "rules": len(ring.rules)})
 
 
-def _store(agent: Agent) -> _Check:
+def _store(agent: Agent) -> Part:
     path = agent.config.state_dir
     try:
         count = sum(len(installs.bundles) for installs in agent.store.list().values())
     except failures.expected() as error:
-        return _Check("store", path, {}, failures.sentence(error))
-    return _Check("store", path, {"bundles": count})
-
-
-def _image_formats() -> list[str]:
-    from PIL import features
-
-    found = ["JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM"]
-    with warnings.catch_warnings():  # older Pillows warn of a feature that they don't know
-        warnings.simplefilter("ignore")
-        return found + [name.upper() for name in ("webp", "avif") if features.check(name)]
-
-
-def _threads(agent: Agent, machine: Machine) -> str:
-    if agent.config.threads:
-        return f"{agent.config.threads} (as configured)"
-    return f"{machine.cpus} (CPU affinity and cgroup quota)"
-
-
-def _print(
-    agent: Agent, machine: Machine, engines: list[EngineStatus], checks: list[_Check]
-) -> None:
-    python = ".".join(map(str, sys.version_info[:3]))
-    rows = [
-        ["agent", f"edge-agent {__version__}, Python {python}"],
-        ["board", machine.board or "not known"],
-        ["processor", f"{machine.cpu_model} ({machine.arch}, kernel {machine.kernel})"],
-        ["threads", _threads(agent, machine)],
-        ["memory", f"{machine.memory_mib} MiB" if machine.memory_mib else "not known"],
-        ["images", ", ".join(_image_formats())],
-        *[[check.name, check.as_text()] for check in checks],
-    ]
-    output.table("This machine", ["", ""], rows)
-    output.table(
-        "Engines",
-        ["engine", "state", "what to do"],
-        [[one.engine, one.version or str(one.problem), one.hint or ""] for one in engines],
-    )
-
-
-def _as_json(
-    agent: Agent, machine: Machine, engines: list[EngineStatus], checks: list[_Check]
-) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "agent": __version__,
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "machine": {
-            "arch": machine.arch,
-            "cpu_model": machine.cpu_model,
-            "cpu_features": list(machine.cpu_features),
-            "board": machine.board,
-            "kernel": machine.kernel,
-            "cpus": machine.cpus,
-            "memory_mib": machine.memory_mib,
-        },
-        "threads": agent.config.threads or machine.cpus,
-        "engines": [
-            {
-                "engine": one.engine,
-                "available": one.available,
-                "version": one.version,
-                "problem": one.problem,
-                "hint": one.hint,
-            }
-            for one in engines
-        ],
-        "image_formats": _image_formats(),
-        **{
-            check.name: {"path": str(check.path), **check.counts, "problem": check.problem}
-            for check in checks
-        },
-    }
+        return Part("store", path, {}, failures.sentence(error))
+    return Part("store", path, {"bundles": count})

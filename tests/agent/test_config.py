@@ -10,6 +10,7 @@ import pytest
 
 from edge_agent import config
 from edge_agent.errors import ConfigError
+from edge_profiles import profile, profile_file
 
 if TYPE_CHECKING:
     from .conftest import Python
@@ -33,8 +34,25 @@ def test_everything_at_once(folder: Path) -> None:
         threads = 3
         max_image_mib = 8
         max_image_megapixels = 12
+        profile = "raspberry-pi-4"
+        engine_order = ["tflite"]
+        min_available_mib = 0
+        max_memory_mib = 700
+        max_latency_ms = 90
     """
-    assert load(folder, text) == config.AgentConfig(folder, Path("/srv/models"), "tflite", 3, 8, 12)
+    assert load(folder, text) == config.AgentConfig(
+        config_dir=folder,
+        state_dir=Path("/srv/models"),
+        engine="tflite",
+        threads=3,
+        max_image_mib=8,
+        max_image_megapixels=12,
+        profile="raspberry-pi-4",
+        engine_order=("tflite",),
+        min_available_mib=0,
+        max_memory_mib=700,
+        max_latency_ms=90,
+    )
     assert load(folder, text).keyring_file == folder / "keyring.json"
     assert load(folder, text).keys_dir == folder / "keys"
 
@@ -42,6 +60,8 @@ def test_everything_at_once(folder: Path) -> None:
 def test_no_file_means_defaults(tmp_path: Path) -> None:
     made = config.load({"EDGE_AGENT_CONFIG_DIR": str(tmp_path / "none")})
     assert (made.engine, made.threads, made.max_image_mib) == ("auto", 0, 64)
+    assert (made.profile, made.engine_order) == ("auto", ())
+    assert (made.min_available_mib, made.max_memory_mib, made.max_latency_ms) == (None, None, None)
 
 
 def test_the_environment_comes_after_the_file(folder: Path) -> None:
@@ -54,6 +74,10 @@ def test_the_environment_comes_after_the_file(folder: Path) -> None:
         EDGE_AGENT_THREADS="0",
     )
     assert (made.state_dir, made.engine, made.threads) == (Path("/srv/b"), "onnx", 0)
+    named = load(folder, 'profile = "generic"', EDGE_AGENT_PROFILE="visionfive-2")
+    assert named.profile == "visionfive-2"
+    assert load(folder, 'profile = "generic"', EDGE_AGENT_PROFILE="auto").profile == "auto"
+    assert load(folder, 'profile = "generic"', EDGE_AGENT_PROFILE="").profile == "generic"
     empty = load(folder, text, EDGE_AGENT_STATE_DIR="", EDGE_AGENT_ENGINE="", EDGE_AGENT_THREADS="")
     assert (empty.state_dir, empty.engine, empty.threads) == (Path("/srv/a"), "tflite", 3)
 
@@ -82,6 +106,20 @@ FILES = {
     'state_dir = "~/models"': "state_dir must be an absolute path",
     "state_dir = 5": "state_dir must be an absolute path",
     'state_dir = "/a\\u0000b"': "state_dir must be an absolute path",
+    "profile = 4": "profile must be auto or a profile's name",
+    'profile = ""': "profile must be",
+    'profile = "../x"': "profile must be",
+    'profile = "Mine"': "profile must be",
+    f'profile = "{"x" * 65}"': "profile must be",
+    'engine_order = "onnx"': "engine_order must be a list of onnx, tflite, each at most once",
+    'engine_order = ["auto"]': "engine_order must be",
+    'engine_order = ["onnx", "onnx"]': "engine_order must be",
+    'engine_order = [["onnx"]]': "engine_order must be",
+    "min_available_mib = -1": "min_available_mib must be a whole number from 0 to 1048576",
+    "min_available_mib = 1048577": "min_available_mib must be",
+    "max_memory_mib = 0": "max_memory_mib must be a whole number from 1 to 1048576",
+    "max_latency_ms = 0": "max_latency_ms must be a whole number from 1 to 600000",
+    "max_latency_ms = 600001": "max_latency_ms must be",
     "threads = ": "is not valid TOML",
     "threads = 1\nthreads = 2": "is not valid TOML",
     "a = " + "[" * 20_000: "is not valid TOML",
@@ -113,6 +151,8 @@ def test_files_that_are_no_text(folder: Path, data: bytes) -> None:
         ("EDGE_AGENT_THREADS", " 2"),
         ("EDGE_AGENT_THREADS", "9" * 5000),
         ("EDGE_AGENT_ENGINE", "ONNX"),
+        ("EDGE_AGENT_PROFILE", "../x"),
+        ("EDGE_AGENT_PROFILE", "7"),
         ("EDGE_AGENT_STATE_DIR", "relative"),
         ("EDGE_AGENT_STATE_DIR", "7"),
     ],
@@ -159,6 +199,13 @@ def test_defaults_of_anyone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     # XDG Base Directory Specification: relative paths are to be ignored.
     assert config.load(home | {"XDG_CONFIG_HOME": "c", "XDG_DATA_HOME": "d"}) == config.load(home)
     assert config.load({}).state_dir == Path("/nonexistent/.local/share/edge-agent")
+
+
+def test_profiles_and_configuration_know_the_same_engines_and_bounds() -> None:
+    assert ("auto", *profile.ENGINES) == config.ENGINES
+    shared = config._BOUNDS.keys() & profile_file._BOUNDS.keys()
+    assert shared == {"threads", "min_available_mib", "max_latency_ms"}
+    assert all(config._BOUNDS[key] == profile_file._BOUNDS[key] for key in shared)
 
 
 def test_reading_the_configuration_is_light(python: Python) -> None:

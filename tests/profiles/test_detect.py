@@ -1,8 +1,4 @@
-"""What each board is told to be.
-
-The texts are written from memory of such machines and of the kernel's sources, not captured:
-names, numbers and form are theirs; values that vary from boot to boot are made up.
-"""
+"""What each machine is told to be, from the texts of `machines`."""
 
 from __future__ import annotations
 
@@ -16,71 +12,20 @@ import pytest
 
 from edge_profiles.detect import Machine, detect, memory_available_bytes, memory_limit_bytes
 
+from .machines import (
+    GATEWAY,
+    IMX8MP,
+    ORIN_NANO,
+    PI4,
+    PI5,
+    RK3588,
+    VIRTUAL,
+    VISIONFIVE2,
+    Tree,
+    without_firmware,
+)
+
 Build = Callable[..., Path]
-
-
-def _arm64(cpus: int, features: str, part: str, revision: int, extra: str = "") -> str:
-    block = (
-        "processor\t: {}\n" + extra + "BogoMIPS\t: 108.00\n"
-        f"Features\t: {features}\nCPU implementer\t: 0x41\nCPU architecture: 8\n"
-        f"CPU variant\t: 0x0\nCPU part\t: {part}\nCPU revision\t: {revision}\n\n"
-    )
-    return "".join(block.format(number) for number in range(cpus))
-
-
-_V8_2 = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm"
-
-PI4 = {
-    "proc/cpuinfo": _arm64(4, "fp asimd evtstrm crc32 cpuid", "0xd08", 3)
-    + "Hardware\t: BCM2835\nRevision\t: c03114\nSerial\t\t: 100000001234abcd\n"
-    "Model\t\t: Raspberry Pi 4 Model B Rev 1.4\n",
-    "proc/device-tree/model": "Raspberry Pi 4 Model B Rev 1.4\0",
-    "proc/meminfo": "MemTotal:        3885396 kB\nMemFree:         2001124 kB\n"
-    "MemAvailable:    3321148 kB\n",
-}
-PI5 = {
-    "proc/cpuinfo": _arm64(4, f"{_V8_2} lrcpc dcpop asimddp", "0xd0b", 1)
-    + "Revision\t: d04170\nModel\t\t: Raspberry Pi 5 Model B Rev 1.0\n",
-    "proc/device-tree/model": "Raspberry Pi 5 Model B Rev 1.0\0",
-    "proc/meminfo": "MemTotal:        8245984 kB\nMemAvailable:    7500000 kB\n",
-}
-ORIN_NANO = {
-    "proc/cpuinfo": _arm64(
-        6,
-        f"{_V8_2} lrcpc dcpop asimddp uscat ilrcpc flagm paca pacg",
-        "0xd42",
-        1,
-        extra="model name\t: ARMv8 Processor rev 1 (v8l)\n",
-    ),
-    "sys/firmware/devicetree/base/model": "NVIDIA Jetson Orin Nano Developer Kit\0",
-    "proc/meminfo": "MemTotal:        7802736 kB\nMemAvailable:    5900000 kB\n",
-}
-VISIONFIVE2 = {
-    "proc/cpuinfo": "".join(
-        f"processor\t: {number}\nhart\t\t: {number + 1}\n"
-        "isa\t\t: rv64imafdc_zicntr_zicsr_zifencei_zihpm_zba_zbb\nmmu\t\t: sv39\n"
-        "uarch\t\t: sifive,u74-mc\nmvendorid\t: 0x489\nmarchid\t\t: 0x8000000000000007\n"
-        "mimpid\t\t: 0x4210427\n\n"
-        for number in range(4)
-    ),
-    "proc/device-tree/model": "StarFive VisionFive 2 v1.3B\0",
-    "proc/meminfo": "MemTotal:        8139776 kB\nMemAvailable:    7000000 kB\n",
-}
-X86 = {
-    "proc/cpuinfo": "".join(
-        f"processor\t: {number}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 156\n"
-        "model name\t: Intel(R) Celeron(R) N5105 @ 2.00GHz\nstepping\t: 0\n"
-        "flags\t\t: fpu vme sse sse2 ssse3 sse4_1 sse4_2 popcnt aes\n"
-        "vmx flags\t: vnmi preemption_timer\nbugs\t\t: spectre_v1\n\n"
-        for number in range(4)
-    ),
-    "sys/class/dmi/id/product_name": "UP SQUARED 6000\n",
-    "proc/meminfo": "MemTotal:       16207308 kB\nMemAvailable:   12000000 kB\n",
-}
-RK3588 = {
-    "proc/cpuinfo": _arm64(4, f"{_V8_2} lrcpc dcpop asimddp", "0xd05", 0)
-    + _arm64(4, f"{_V8_2} lrcpc dcpop asimddp ssbs", "0xd0b", 0),
-}
 
 
 @pytest.mark.parametrize(
@@ -90,11 +35,13 @@ RK3588 = {
         (PI5, "Cortex-A76", "Raspberry Pi 5 Model B Rev 1.0", "asimddp", 8052),
         (ORIN_NANO, "Cortex-A78AE", "NVIDIA Jetson Orin Nano Developer Kit", "asimddp", 7619),
         (VISIONFIVE2, "sifive,u74-mc", "StarFive VisionFive 2 v1.3B", "zbb", 7949),
-        (X86, "Intel(R) Celeron(R) N5105 @ 2.00GHz", "UP SQUARED 6000", "sse4_1", 15827),
+        (IMX8MP, "Cortex-A53", "NXP i.MX8MPlus EVK board", "asimd", 5787),
+        (GATEWAY, "Intel(R) Celeron(R) N5105 @ 2.00GHz", "UP SQUARED 6000", "sse4_1", 15827),
+        (VIRTUAL, "AMD EPYC 7B13", "Standard PC (Q35 + ICH9, 2009)", "avx2", 1966),
     ],
 )
 def test_boards(
-    build: Build, tree: dict[str, str], model: str, board: str, has: str, memory_mib: int
+    build: Build, tree: Tree, model: str, board: str, has: str, memory_mib: int
 ) -> None:
     machine = detect(build(tree), affinity=4)
     assert (machine.cpu_model, machine.board) == (model, board)
@@ -102,6 +49,17 @@ def test_boards(
     assert list(machine.cpu_features) == sorted(machine.cpu_features)
     assert (machine.cpus, machine.memory_mib) == (4, memory_mib)
     assert (machine.arch, machine.kernel) == (os.uname().machine, os.uname().release)
+
+
+def test_architecture_and_kernel_can_be_given(build: Build) -> None:
+    machine = detect(build(VISIONFIVE2), arch="riscv64", kernel="6.6.20-starfive")
+    assert (machine.arch, machine.kernel) == ("riscv64", "6.6.20-starfive")
+
+
+def test_a_pi_in_a_container_is_known_by_its_list_of_cpus(build: Build) -> None:
+    root = build(without_firmware(PI4))
+    assert detect(root, arch="aarch64").board == "Raspberry Pi 4 Model B Rev 1.4"
+    assert detect(root, arch="x86_64").board is None
 
 
 def test_dot_product_tells_a_pi_5_from_a_pi_4(build: Build) -> None:
