@@ -7,54 +7,33 @@ import re
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from edge_signing.contents import Progress, check_external_data, hash_files, measure
 from edge_signing.durable import fsync_directory, sweep, write_durably
 from edge_signing.ed25519 import PrivateKey
-from edge_signing.envelope import seal
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable, NotTrusted
 from edge_signing.keyring import Keyring
 from edge_signing.limits import DEFAULT_LIMITS, Limits
 from edge_signing.manifest import (
     Manifest,
-    Resource,
-    build_statement,
     bundle_digest,
     parse_statement,
 )
-from edge_signing.names import SIGNATURES, check_bundle_name, check_distinct, check_name
+from edge_signing.names import SIGNATURES, check_bundle_name
 from edge_signing.signatures import (
-    check_signature_names,
-    check_total,
     find_signers,
-    parse_signature,
-    read_signature,
     read_signatures,
 )
+from edge_signing.signing import SignResult, prepare, sign_archive
 from edge_signing.sources import BundleSource, DirectorySource, split_names
 from edge_signing.trust import Purpose, judge
 from edge_signing.verified import VerifiedBundle
 
-__all__ = ["SignResult", "VerifiedBundle", "sign_directory", "verify"]
+__all__ = ["SignResult", "VerifiedBundle", "sign_archive", "sign_directory", "verify"]
 
 
 # What `write_durably` may leave of a signature file if the process is killed.
 _UNFINISHED = re.compile(r"\.[0-9a-f]{40}\.[0-9a-f]{16}\.tmp")
-
-
-class SignResult(NamedTuple):
-    """What signing made.
-
-    Attributes:
-        digest: The bundle's digest, `sha256:…`.
-        keyid: The signer.
-        file: The signature file's path.
-    """
-
-    digest: str
-    keyid: str
-    file: str
 
 
 def sign_directory(
@@ -90,40 +69,9 @@ def sign_directory(
     check_bundle_name(name)
     _sweep(Path(path))
     with DirectorySource(path, limits) as source:
-        files, signature_names = split_names(source.names())
-        check_signature_names(signature_names, limits, source.location)
-        # The names first: they cost nothing, and hashing may take minutes.
-        for file in files:
-            check_name(file)
-        check_distinct(files)
-        sizes = measure(source, files, limits)
-        check_external_data(source, files, thorough=True)
-        resources = [Resource(*pair) for pair in hash_files(source, sizes, progress)]
-        statement = build_statement(name, resources)
-        stale = [n for n in signature_names if not _signs(source, n, statement, limits)]
-        sizes = {n: source.size(n) for n in signature_names if n not in stale}
-    if stale and not replace:
-        raise BundleChanged(
-            "the bundle, or its name, has changed since it was signed",
-            path=str(Path(path, stale[0])),
-            hint="sign with --replace to remove the signatures over the old content",
-        )
-    keyid = private_key.public.keyid
-    relative = f"{SIGNATURES}/{keyid}.sigstore.json"
-    if len({*signature_names, relative} - set(stale)) > limits.signature_files:
-        raise BundleInvalid(
-            f"has {limits.signature_files} signatures already", path=os.fspath(path)
-        )
-    sealed = seal(statement, private_key)
-    if len(sealed) > limits.signature_file_bytes:
-        raise BundleInvalid(
-            "the list of its files is too long to be signed",
-            path=os.fspath(path),
-            hint="pack many small files into fewer large ones, or give them shorter names",
-        )
-    check_total({**sizes, relative: len(sealed)}, limits, os.fspath(path))
-    _store(Path(path), relative, sealed, stale)
-    return SignResult(bundle_digest(statement), keyid, str(Path(path, relative)))
+        made = prepare(source, name, private_key, replace, progress, limits)
+    _store(Path(path), made.file, made.sealed, made.stale)
+    return SignResult(bundle_digest(made.statement), made.keyid, str(Path(path, made.file)))
 
 
 def verify(
@@ -208,14 +156,6 @@ def _check_listing(files: Collection[str], manifest: Manifest) -> None:
         raise BundleInvalid(
             "the file is not in the signed manifest", path=min(unlisted), hint="remove it"
         )
-
-
-def _signs(source: BundleSource, name: str, statement: bytes, limits: Limits) -> bool:
-    data = read_signature(source, name, limits)
-    try:
-        return parse_signature(data, name).payload == statement
-    except BundleInvalid:
-        return False  # damaged: as useless as a stale one
 
 
 def _sweep(root: Path) -> None:

@@ -39,7 +39,12 @@ _MAX_INDEX_BYTES = 64 * 1024
 
 
 class OciTarSource(ClosingSource):
-    """Files in an OCI archive, read in place and never extracted."""
+    """Files in an OCI archive, read in place and never extracted.
+
+    Attributes:
+        location: The archive's path.
+        listed: The SHA-256 that its manifest gives each file; nobody has compared them yet.
+    """
 
     def __init__(self, path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> None:
         """Opens the archive and reads its index and manifest.
@@ -100,6 +105,7 @@ class OciTarSource(ClosingSource):
             self._check_layout(entries)
             digest, manifest = self._read_manifest(entries)
         layers = parse_oci_manifest(manifest, limits)
+        self.listed = {one.name: one.digest_hex for one in layers}
         _check_blobs(entries, {digest, EMPTY_CONFIG_DIGEST, *(one.digest_hex for one in layers)})
         return {one.name: _blob(entries, one.digest_hex, one.size) for one in layers}
 
