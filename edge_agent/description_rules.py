@@ -41,10 +41,13 @@ class Problem(NamedTuple):
 
 def first_problem(description: ModelDescription) -> Problem | None:
     """Returns the first rule that the description breaks, or None."""
+    return next(problems(description), None)
+
+
+def problems(description: ModelDescription) -> Iterator[Problem]:
+    """Yields every rule that the description breaks."""
     for rule in _RULES:
-        for problem in rule(description):
-            return problem
-    return None
+        yield from rule(description)
 
 
 def _names_are_unique(d: ModelDescription) -> Iterator[Problem]:
@@ -139,6 +142,8 @@ def _preprocess_fits(d: ModelDescription) -> Iterator[Problem]:
     if spec is None:
         yield Problem("$.preprocess.input", f"no input is called {d.preprocess.input!r}")
         return
+    if spec.layout and len(spec.shape) != 4:
+        return  # `_layouts_fit` has said it
     place = f"$.inputs[{d.inputs.index(spec)}]"
     yield from _image_tensor(spec, place, d.preprocess)
     yield from _geometry(d.preprocess, spec)

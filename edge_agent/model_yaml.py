@@ -45,11 +45,11 @@ def parse(data: bytes) -> ModelDescription:
     try:
         described = msgspec.convert(value, ModelDescription)
     except msgspec.ValidationError as error:
-        raise _hole(value, lines) or _located(str(error), value, lines) from error
+        raise _hole(value, lines) or located(str(error), value, lines)[0] from error
     problem = description_rules.first_problem(described)
     if problem is not None:
         raise DescriptionError(
-            f"{problem.place}: {problem.message}", line=_nearest_line(problem.path, lines)
+            f"{problem.place}: {problem.message}", line=nearest_line(problem.path, lines)
         )
     return described
 
@@ -60,7 +60,7 @@ def _hole(value: Any, lines: Mapping[str, int]) -> DescriptionError | None:
         return None
     return DescriptionError(
         f"{path.removeprefix('$.')} is a hole",
-        line=_nearest_line(path, lines),
+        line=nearest_line(path, lines),
         hint=f"write what belongs there instead of {HOLE}; edge-agent bundle lint lists them all",
     )
 
@@ -75,12 +75,21 @@ _STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 _SHOWN_SIGNS = 60
 
 
-def _located(text: str, value: Any, lines: Mapping[str, int]) -> DescriptionError:
-    """Turns msgspec's "what - at `$.path`" into an error with a line."""
+def located(text: str, value: Any, lines: Mapping[str, int]) -> tuple[DescriptionError, str]:
+    """Turns msgspec's "what - at `$.path`" into an error with a line.
+
+    Args:
+        text: What msgspec says.
+        value: What it was given.
+        lines: The line of each path.
+
+    Returns:
+        The error, and the path that it is about.
+    """
     from edge_signing.errors import printable
 
     if not isinstance(value, dict):
-        return DescriptionError("must be a mapping", line=_nearest_line("$", lines))
+        return DescriptionError("must be a mapping", line=nearest_line("$", lines)), "$"
     top = _UNKNOWN.fullmatch(text)
     # A hostile key may look like a path.
     at = None if top and top[1] in value else _AT.search(text)
@@ -99,7 +108,8 @@ def _located(text: str, value: Any, lines: Mapping[str, int]) -> DescriptionErro
         hint = 'a semantic version has three numbers and stands in quotes if YAML needs it: "1.0.0"'
     place = path.removeprefix("$.").removeprefix("$")
     prefix = f"{place}: " if place else ""
-    return DescriptionError(printable(prefix + message), line=_nearest_line(path, lines), hint=hint)
+    line = nearest_line(path, lines)
+    return DescriptionError(printable(prefix + message), line=line, hint=hint), path
 
 
 def _pattern_words(shown: str, value: Any) -> str | None:
@@ -199,8 +209,8 @@ def _inside(kind: Any, name: str, index: int) -> list[Any]:
     return []
 
 
-def _nearest_line(path: str, lines: Mapping[str, int]) -> int | None:
-    """Returns the line of a path, or else of what it lies in."""
+def nearest_line(path: str, lines: Mapping[str, int]) -> int | None:
+    """Returns the line of a path, or else of what it lies in; None where that has none."""
     while path not in lines and path != "$":
         path = path[: max(path.rfind("."), path.rfind("["), 1)]
     return lines.get(path)

@@ -6,13 +6,13 @@ but wrong answers, so docs/BUNDLES.md says how to check it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edge_agent import description as descriptions
 from edge_agent import model_yaml
 from edge_agent.authoring import sections
+from edge_agent.authoring.drafting import layouts, presets
 from edge_agent.backends import onnx
 from edge_agent.errors import BadInputError, ModelFileError
 
@@ -22,23 +22,7 @@ if TYPE_CHECKING:
     from edge_agent.backends.base import ModelFile, Session
     from edge_agent.backends.binding import NativeTensor
     from edge_agent.description import ModelDescription
-
-
-class Preset(NamedTuple):
-    """How pixels become numbers: `description.Normalize`, and the filter of the resize."""
-
-    divisor: float
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    filter: str = "bilinear"
-
-
-PRESETS: Final = {
-    "imagenet": Preset(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "zero-one": Preset(255.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
-    "minus-one-one": Preset(127.5, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0)),
-    "efficientnet-lite": Preset(1.0, (127.0,) * 3, (128.0,) * 3, "bicubic"),
-}
+    from edge_agent.types import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +96,19 @@ def describe(found: Classifier, name: str, version: str, file: str, preset: str)
         name: Bundle name.
         version: Semantic version.
         file: Path of the model file inside the bundle.
-        preset: One of `PRESETS`, for models that take floats.
+        preset: One of `presets.PRESETS`, for models that take floats.
     """
-    scaling = PRESETS[preset]
-    # The usual proportion: 256 scaled, 224 cut out.
-    short = -(-max(found.size) * 8 // 7)
+    scaling = presets.PRESETS[preset]
+    short = layouts.short_side(found.size)
     preprocess: dict[str, Any] = {
         "input": found.image.name,
         "color": "GRAY" if found.channels == 1 else "RGB",
         "resize": {"rule": "shortest-side", "size": [short, short], "filter": scaling.filter},
         "crop": {"rule": "center", "size": list(found.size)},
     }
-    if found.image.dtype != "uint8":
-        preprocess["normalize"] = {
-            "divisor": scaling.divisor,
-            "mean": list(scaling.mean[: found.channels]),
-            "std": list(scaling.std[: found.channels]),
-        }
+    arithmetic = presets.normalize(preset, found.channels)
+    if found.image.dtype != "uint8" and arithmetic:
+        preprocess["normalize"] = arithmetic
     return {
         "schema": descriptions.SCHEMA,
         "name": name,
@@ -166,20 +146,23 @@ def activation(found: Classifier, session: Session) -> str:
     Returns:
         ``none`` where the scores are probabilities already, else ``softmax``.
     """
+    shape = tuple(axis if isinstance(axis, int) else 1 for axis in found.axes)
+    scores = session.run({found.image.name: noise(shape, found.image.dtype)})[found.scores.name]
+    return "none" if are_probabilities(scores) else "softmax"
+
+
+def noise(shape: tuple[int, ...], dtype: str) -> Tensor:
+    """Returns random pixels: 0 to 255 as uint8, else 0 to 1."""
     import numpy as np
 
-    shape = tuple(axis if isinstance(axis, int) else 1 for axis in found.axes)
-    random, dtype = np.random.default_rng(0), found.image.dtype
-    pixels = random.integers(0, 256, shape)
-    noise = (pixels if dtype == "uint8" else pixels / 255).astype(dtype)
-    scores = session.run({found.image.name: noise})[found.scores.name].astype(np.float64)
-    sums_to_one = abs(float(scores.sum()) - 1) < 1e-2
-    return "none" if sums_to_one and float(scores.min()) >= 0 else "softmax"
+    pixels = np.random.default_rng(0).integers(0, 256, shape)
+    return (pixels if dtype == "uint8" else pixels / 255).astype(dtype)
 
 
-def slug(text: str) -> str:
-    """Returns a text as one component of a bundle name."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "model"
+def are_probabilities(scores: Tensor) -> bool:
+    """Tells probabilities from logits: none is negative, and together they make one."""
+    values = scores.astype("float64")
+    return abs(float(values.sum()) - 1) < 1e-2 and float(values.min()) >= 0
 
 
 def parse(value: dict[str, Any]) -> ModelDescription:
@@ -216,12 +199,9 @@ def _the_two_tensors(
 
 
 def _layout(image: NativeTensor, path: str, said: str | None) -> str:
-    channel_axes: dict[str, int | None] = {"NCHW": image.shape[1], "NHWC": image.shape[3]}
-    sure = [name for name, axis in channel_axes.items() if axis in (1, 3)]
-    if said and channel_axes[said] in (1, 3, None):
-        return said
-    if said is None and len(sure) == 1:
-        return sure[0]
+    layout = layouts.told(image.shape, said)
+    if layout:
+        return layout
     raise BadInputError(
         f"the layout of the input {_shown([image])} can't be {said or 'told'}",
         path=path,

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final
 
 from edge_agent import model_yaml, yaml_subset
+from edge_agent.authoring.recipe import read_recipe
 from edge_agent.bundles import DESCRIPTION_FILE, Contents, named_files
-from edge_agent.errors import BadInputError, ConfigError, DescriptionError, ModelNotFoundError
+from edge_agent.errors import BadInputError, DescriptionError, ModelNotFoundError
 from edge_agent.files import read_regular
 from edge_agent.types import ModelRef
 from edge_signing.names import check_name
@@ -23,23 +21,7 @@ from edge_signing.names import check_name
 if TYPE_CHECKING:
     from edge_agent.description import ModelDescription
 
-RECIPE_FILE: Final = "build.toml"
 SIGNATURES: Final = "signatures"
-_MAX_RECIPE_BYTES: Final = 64 * 1024
-
-
-class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
-    """``build.toml``: what a bundle is made from. Paths are relative to the project's folder.
-
-    Attributes:
-        reference: The FP32 model (.onnx) that answers are compared with.
-        inputs: Folder of images, or of .npz and .npy files, for calibration and the drift gate.
-        include: Further files of the project that go into the bundle, such as a licence.
-    """
-
-    reference: str | None = None
-    inputs: str | None = None
-    include: tuple[str, ...] = ()
 
 
 class Project(Contents):
@@ -136,49 +118,12 @@ def external_names(path: Path, name: str) -> set[str]:
     from edge_signing.external_data import external_files, resolve
 
     try:
-        with path.open("rb") as stream:
-            found = external_files(stream, path.stat().st_size)
+        # A pipe of that name must not be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            found = external_files(stream, os.fstat(stream.fileno()).st_size)
     except OSError as error:
         raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
     return {resolve(name, location) for location in found}
-
-
-def read_recipe(folder: Path) -> Recipe:
-    """Reads a build.toml; a missing one is empty.
-
-    Raises:
-        ConfigError: It can't be read, or has an unknown key or a wrong value.
-    """
-    path = folder / RECIPE_FILE
-    try:
-        data = read_regular(path, _MAX_RECIPE_BYTES, follow_links=False)
-    except FileNotFoundError:
-        return Recipe()
-    except OSError as error:
-        raise ConfigError(f"can't be read: {error.strerror}", path=str(path)) from error
-    import tomllib
-
-    try:
-        return msgspec.convert(tomllib.loads(data.decode("utf-8")), Recipe)
-    except (ValueError, RecursionError) as error:  # msgspec's and TOML's are ValueErrors
-        raise ConfigError(str(error), path=str(path)) from error
-
-
-def write_recipe(folder: Path, recipe: Recipe) -> None:
-    """Writes a build.toml.
-
-    Raises:
-        OSError: It can't be written.
-    """
-    from json import dumps
-
-    from edge_signing.durable import write_durably
-
-    lines = ["# What the bundle is made from; paths are relative to this folder."]
-    given: dict[str, Any] = msgspec.to_builtins(recipe)
-    # A JSON string is a TOML basic string, as long as only ASCII is written.
-    lines += [f"{key} = {dumps(value)}" for key, value in given.items() if value]
-    write_durably(folder / RECIPE_FILE, ("\n".join(lines) + "\n").encode())
 
 
 def _described(folder: Path) -> ModelDescription:

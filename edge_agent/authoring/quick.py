@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,21 +11,19 @@ import msgspec
 
 from edge_agent.authoring import classifier, sections
 from edge_agent.authoring.development_key import DEV_NAMES, development_key
-from edge_agent.backends.base import ModelFile
-from edge_agent.bundles import MAX_MODEL_BYTES
-from edge_agent.description import BundleName, Version, digest_of_pipeline
-from edge_agent.errors import BadInputError, ConfigError, ModelFileError
-from edge_agent.files import read_regular
-from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
+from edge_agent.authoring.drafting import naming
+from edge_agent.authoring.source_files import read, read_labels, read_model
+from edge_agent.authoring.staging import require_free, written
+from edge_agent.description import digest_of_pipeline
+from edge_agent.errors import BadInputError
 from edge_agent.pipeline import Pipeline
 from edge_agent.types import Request
 from edge_signing.bundle import sign_directory
-from edge_signing.durable import fsync_directory, write_durably
 
 if TYPE_CHECKING:
     from edge_agent.app import Agent
     from edge_agent.authoring.classifier import Classifier
-    from edge_agent.backends.base import Session
+    from edge_agent.backends.base import ModelFile, Session
     from edge_agent.types import ScoredLabel
     from edge_signing.ed25519 import PrivateKey
 
@@ -45,7 +39,7 @@ class QuickRequest:
         labels: Class names: a JSON array, or one a line.
         name: Bundle name; None takes the file's name, below ``local/``.
         version: Semantic version.
-        preset: One of `classifier.PRESETS`, for models that take floats.
+        preset: One of `presets.PRESETS`, for models that take floats.
         layout: Where the file leaves it open.
         size: Image side in pixels, where the file leaves it open.
         golden: An image to keep with its answer, as the health probe.
@@ -100,12 +94,11 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
         OSError: The bundle can't be written; nothing is left behind.
     """
     out = request.out or Path(f"{request.model.stem}.bundle")
-    if os.path.lexists(out):
-        raise BadInputError("exists already", path=str(out), hint="choose another with --out")
-    model = _read_model(request.model)
-    labels = _read_labels(request.labels)
+    require_free(out)
+    model = read_model(request.model)
+    labels = read_labels(request.labels)
     value, files, told, golden = _contents(agent, request, model, labels)
-    with _written(out, files) as staging:
+    with written(out, files) as staging:
         key = request.key or development_key(agent)
         digest = sign_directory(staging, value["name"], key).digest
     keyid = key.public.keyid
@@ -119,7 +112,7 @@ def _contents(
     found = classifier.look(
         model, str(request.model), len(labels), request.layout, request.size, request.output
     )
-    weights = f"weights/{classifier.slug(request.model.stem)}.onnx"
+    weights = f"weights/{naming.slug(request.model.stem)}.onnx"
     value = classifier.describe(found, _name(request), request.version, weights, request.preset)
     described = classifier.parse(value)
     session = agent.loader.load_session(model, described, described.engines[0])
@@ -129,7 +122,7 @@ def _contents(
     answer = None
     if request.golden:
         best, image = _golden(agent, request.golden, value, labels, session)
-        name = f"golden/{classifier.slug(request.golden.stem)}{request.golden.suffix.lower()}"
+        name = f"golden/{naming.slug(request.golden.stem)}{request.golden.suffix.lower()}"
         top = {"index": best.index, "score": best.score, "tolerance": _GOLDEN_TOLERANCE}
         value["golden"] = {"image": name, "top": top}
         files[name] = image
@@ -152,69 +145,17 @@ def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tu
     )
 
 
-def _read_model(path: Path) -> ModelFile:
-    from edge_signing.errors import BundleInvalid
-    from edge_signing.external_data import external_files, resolve
-
-    data = _read(path, MAX_MODEL_BYTES)
-    try:
-        locations = sorted(external_files(BytesIO(data), len(data)))
-    except BundleInvalid as error:
-        raise ModelFileError(error.message, path=str(path), hint=error.hint) from error
-    external = {}
-    for at in locations:
-        # A link beside a stranger's model could lead to any file, which would then be published.
-        place = path.parent / resolve(path.name, at)
-        external[at] = _read(place, MAX_MODEL_BYTES, follow_links=False)
-    return ModelFile(data, external)
-
-
-def _read(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
-    try:
-        data = read_regular(path, max_bytes, follow_links=follow_links)
-    except OSError as error:
-        raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
-    if not data or len(data) > max_bytes:
-        raise BadInputError(
-            "is empty" if not data else f"is larger than {max_bytes} bytes", path=str(path)
-        )
-    return data
-
-
-def _read_labels(path: Path) -> tuple[str, ...]:
-    data = _read(path, MAX_LABELS_BYTES)
-    if data.lstrip().startswith(b"["):
-        return parse_labels(data, str(path))
-    try:
-        lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise BadInputError("is neither UTF-8 text nor JSON", path=str(path)) from error
-    return tuple(line.strip() for line in lines if line.strip())
-
-
 def _name(request: QuickRequest) -> str:
     from edge_signing.patterns import matches
 
-    name = request.name or classifier.slug(request.model.stem)
-    if "/" not in name:
-        name = "local/" + name
-    _check(
-        name, BundleName, "--name", "lower-case letters, digits, '.', '_', '-', parts joined by /"
-    )
-    _check(request.version, Version, "--version", "three numbers, such as 1.0.0")
+    name = naming.bundle_name(request.name, request.model.stem)
+    naming.check_version(request.version)
     if request.key is None and not matches(DEV_NAMES, name):
         raise BadInputError(
             f"the development key is trusted for {DEV_NAMES} only, not for {name!r}",
             hint="sign bundles of other names with your own key: --key",
         )
     return name
-
-
-def _check(value: str, kind: Any, option: str, hint: str) -> None:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{option} can't be {value!r}", hint=f"it is made of {hint}") from error
 
 
 def _golden(
@@ -226,40 +167,7 @@ def _golden(
 ) -> tuple[ScoredLabel, bytes]:
     """Returns the model's answer to the golden image, and the image."""
     described = classifier.parse(value)
-    image = _read(path, agent.limits.max_bytes)
+    image = read(path, agent.limits.max_bytes)
     pipeline = Pipeline(described, labels, agent.limits)
     inputs = pipeline.prepare(Request(described.name, str(path), image), None)
     return pipeline.answer(session.run(inputs), 1)[0], image
-
-
-def _sweep(out: Path) -> None:
-    """Removes what an earlier run for this place has left, if its process is gone."""
-    if not out.parent.is_dir():
-        return
-    for one in out.parent.iterdir():
-        start, _, rest = one.name.rpartition(f".{out.name}.")
-        pid = rest.removesuffix(".staging")
-        if not start and rest.endswith(".staging") and pid.isdigit() and not _is_running(pid):
-            shutil.rmtree(one, ignore_errors=True)
-
-
-def _is_running(pid: str) -> bool:
-    return os.path.exists(f"/proc/{pid}")
-
-
-@contextmanager
-def _written(out: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
-    """Writes files beside their place, and renames them there when the block ends well."""
-    _sweep(out)
-    staging = out.with_name(f".{out.name}.{os.getpid()}.staging")
-    try:
-        for file, data in files.items():
-            (staging / file).parent.mkdir(parents=True, exist_ok=True)
-            write_durably(staging / file, data)
-        yield staging
-        staging.rename(out)
-        fsync_directory(out.parent)
-    except OSError as error:
-        raise OSError(error.errno, f"can't be written: {error.strerror}", str(out)) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)

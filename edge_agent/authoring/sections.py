@@ -15,13 +15,19 @@ _TOP_KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:", re.MULTILINE)
 
 
 def to_yaml(value: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of a model.yaml."""
+    """Returns the bytes of a model.yaml, in block style: one top-level key a line."""
+    return "".join(_section(key, one) for key, one in value.items()).encode()
+
+
+def _section(key: str, value: Any) -> str:
     import yaml
 
+    # None: what holds only scalars is written on one line; but not the outermost mapping.
+    style = None if isinstance(value, dict | list) else False
     text: str = yaml.safe_dump(
-        value, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+        {key: value}, sort_keys=False, allow_unicode=True, default_flow_style=style, width=100
     )
-    return text.encode()
+    return text
 
 
 def replace(data: bytes, key: str, value: Any) -> bytes:

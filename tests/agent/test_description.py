@@ -374,7 +374,7 @@ def test_a_huge_key_takes_no_time() -> None:
 )
 def test_a_wording_that_is_not_known(text: str, message: str, line: int) -> None:
     value, lines = yaml_subset.load(BASE.encode())
-    error = model_yaml._located(text, value, lines)
+    error, _ = model_yaml.located(text, value, lines)
     assert (error.message.startswith(message), error.line) == (True, line), error.message
 
 

@@ -1,0 +1,1 @@
+"""From a project to a bundle: its files, its bill of materials, its digest."""
