@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU. The only file that imports onnxruntime."""
+"""ONNX Runtime on the CPU. The only file but the quantiser's that imports onnxruntime."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DTYPES: Final = {
 _HINT: Final = "pip install 'edge-agent[onnx]' (on RISC-V: Debian's python3-onnxruntime)"
 
 
-def _import() -> Any:
+def runtime() -> Any:
     """Imports the package, with its telemetry switched off.
 
     ONNX Runtime 1.32 writes a device id and events below ~/.cache/Microsoft and sends them away;
@@ -50,8 +50,8 @@ def _import() -> Any:
     return onnxruntime
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """ONNX Runtime's exceptions share no base of their own."""
+def failures() -> tuple[type[Exception], ...]:
+    """Returns what ONNX Runtime raises: its exceptions share no base of their own."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     found = [value for value in vars(state).values() if isinstance(value, type)]
@@ -77,7 +77,7 @@ class OnnxBackend:
     def status(self) -> EngineStatus:
         """See `Backend.status`."""
         try:
-            return EngineStatus("onnx", f"onnxruntime {_import().__version__}")
+            return EngineStatus("onnx", f"onnxruntime {runtime().__version__}")
         except EngineUnavailableError as error:
             return EngineStatus("onnx", None, error.message, error.hint)
 
@@ -111,12 +111,37 @@ def describe(model: ModelFile, path: str) -> tuple[list[NativeTensor], list[Nati
     return _natives(native.get_inputs()), _natives(native.get_outputs())
 
 
-def _native_session(model: ModelFile, threads: int, path: str) -> Any:
-    ort = _import()
+def unoptimised_session(path: str) -> Any:
+    """Returns a native session on one thread, in which every tensor of the graph is still there.
+
+    Args:
+        path: An ONNX file of our own.
+
+    Raises:
+        ModelFileError: ONNX Runtime refuses the file.
+    """
+    ort = runtime()
+    options = _options(ort, 1)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return ort.InferenceSession(path, sess_options=options, providers=["CPUExecutionProvider"])
+    except failures() as error:
+        raise ModelFileError(f"ONNX Runtime refuses the model: {error}") from error
+
+
+def _options(ort: Any, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    return options
+
+
+def _native_session(model: ModelFile, threads: int, path: str, *, is_optimised: bool = True) -> Any:
+    ort = runtime()
+    options = _options(ort, threads)
+    if not is_optimised:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     if model.external and not hasattr(options, "add_external_initializers_from_files_in_memory"):
         raise ModelFileError(
             f"ONNX Runtime {ort.__version__} takes no external data from memory",
@@ -133,7 +158,7 @@ def _native_session(model: ModelFile, threads: int, path: str) -> Any:
         return ort.InferenceSession(
             model.data, sess_options=options, providers=["CPUExecutionProvider"]
         )
-    except _failures() as error:
+    except failures() as error:
         raise ModelFileError(f"ONNX Runtime refuses the model: {error}", path=path) from error
 
 
@@ -158,6 +183,40 @@ def _compare_dtypes(bound: tuple[Bound, ...], file: str) -> None:
             )
 
 
+class OnnxGraph:
+    """A graph run node by node as it is written, on one thread: nothing is fused or left out.
+
+    Args:
+        model: The file; all its outputs are computed.
+        path: Its name, for messages.
+
+    Raises:
+        EngineUnavailableError: ONNX Runtime isn't installed here, or doesn't load.
+        ModelFileError: It refuses the file.
+    """
+
+    def __init__(self, model: ModelFile, path: str) -> None:
+        self._native = _native_session(model, 1, path, is_optimised=False)
+        self._names = [one.name for one in self._native.get_outputs()]
+        self._failures: tuple[type[Exception], ...] = (*failures(), MemoryError)
+
+    def run(self, feed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns every output by its name in the file.
+
+        Args:
+            feed: Inputs by their names in the file.
+
+        Raises:
+            EngineFailedError: The inputs don't fit, memory ran out, or the model is at fault.
+        """
+        try:
+            values = self._native.run(self._names, dict(feed))
+        except self._failures as error:
+            reason = str(error) or "not enough memory"
+            raise EngineFailedError(f"ONNX Runtime failed: {reason}") from error
+        return dict(zip(self._names, values, strict=True))
+
+
 class OnnxSession:
     """Implements `Session`."""
 
@@ -167,7 +226,7 @@ class OnnxSession:
         self._outputs = outputs
         self._native_outputs = [one.native.name for one in outputs]
         self._refusals = _refusals()
-        self._failures: tuple[type[Exception], ...] = (*_failures(), MemoryError)
+        self._failures: tuple[type[Exception], ...] = (*failures(), MemoryError)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """See `Session.run`."""
