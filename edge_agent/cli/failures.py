@@ -78,9 +78,10 @@ def report(error: Exception, as_json_document: bool) -> int:
 
     Args:
         error: One of `expected`.
-        as_json_document: Also print it as one JSON document on standard output.
+        as_json_document: Also print it as one JSON document on standard output. Whoever raises a
+            `ThresholdError` has printed one already: that of the figures.
     """
-    if as_json_document:
+    if as_json_document and not isinstance(error, errors.ThresholdError):
         output.document({"schema": ERROR_SCHEMA, "error": as_json(error)})
     output.notice(sentence(error))
     hint = getattr(error, "hint", None)

@@ -17,6 +17,8 @@ NOUNS: Final = {
     "bundle": "edge_agent.cli.bundle",
     "keys": "edge_agent.cli.keys",
     "models": "edge_agent.cli.models",
+    "model": "edge_agent.cli.model",
+    "bench": "edge_agent.cli.bench",
     "doctor": "edge_agent.cli.doctor",
 }
 

@@ -102,18 +102,40 @@ def progress(what: str) -> Iterator[Progress | None]:
         bar.stop()
 
 
+@contextmanager
+def counter(what: str) -> Iterator[Progress | None]:
+    """Shows on a terminal how many of a number of steps are done.
+
+    Args:
+        what: What goes on, such as ``calibrating``.
+
+    Yields:
+        A callback (steps done, steps in all); None where there is no terminal.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    bar = _Bar(what, worth=2, in_bytes=False)
+    try:
+        yield bar.advance
+    finally:
+        bar.stop()
+
+
 class _Bar:
     """A bar that appears with the first step of work that is worth one."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, worth: int = _WORTH_A_BAR_BYTES, in_bytes: bool = True) -> None:
         self._what = printable(what)
+        self._worth = worth
+        self._in_bytes = in_bytes
         self._shown: Any = None
 
     def advance(self, done: int, total: int) -> None:
-        if total < _WORTH_A_BAR_BYTES:
+        if total < self._worth:
             return
         if self._shown is None:
-            self._shown = _new_bar()
+            self._shown = _new_bar(self._in_bytes)
             self._task = self._shown.add_task(self._what)
             self._interrupt = tidy_interrupt()
             self._interrupt.__enter__()
@@ -129,15 +151,21 @@ class _Bar:
             self._interrupt.__exit__(None, None, None)
 
 
-def _new_bar() -> Any:
+def _new_bar(in_bytes: bool) -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as Bar
 
     return Bar(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(binary_units=True),
+        DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

@@ -1,0 +1,217 @@
+"""The process of one trial: a `TrialRequest` on standard input, a `Trial` on standard output."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from time import monotonic_ns, perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from edge_agent.bench.trial import WARM_STAGES, Memory, Trial, TrialRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edge_agent.app import Agent
+    from edge_agent.backends.base import Session
+    from edge_agent.bundles import Contents
+    from edge_agent.description import EngineFile
+    from edge_agent.pipeline import Pipeline
+    from edge_agent.types import Request
+
+
+def main() -> None:
+    """Runs the trial that standard input asks for."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # an engine that prints must not spoil the answer
+    trial = _tried(msgspec.json.decode(sys.stdin.buffer.read(), type=TrialRequest))
+    with open(answer, "wb") as stream:
+        stream.write(msgspec.json.encode(trial))
+
+
+def _tried(request: TrialRequest) -> Trial:
+    from edge_agent.errors import AgentError
+    from edge_signing.errors import SigningError
+
+    try:
+        return run(request)
+    except (AgentError, SigningError, OSError) as error:
+        return Trial(error=str(error))
+    except MemoryError:
+        return Trial(error="not enough memory")
+
+
+def run(request: TrialRequest) -> Trial:
+    """Measures one engine from a cold start.
+
+    Raises:
+        AgentError: The model can't be loaded, or doesn't answer.
+        edge_signing.errors.SigningError: It can't be trusted.
+    """
+    from edge_agent import config
+    from edge_agent.app import Agent
+    from edge_agent.authoring.subjects import open_subject
+
+    started = monotonic_ns()
+    agent = Agent(config.load(), lambda _: None)
+    with open_subject(agent, request.model) as contents:
+        opened = monotonic_ns()
+        return _Run(agent, contents, request, started, opened).trial()
+
+
+class _Run:
+    """A model on its way from the disk to its last answer."""
+
+    def __init__(
+        self, agent: Agent, contents: Contents, request: TrialRequest, started: int, opened: int
+    ) -> None:
+        self._agent = agent
+        self._contents = contents
+        self._request = request
+        self._started = started
+        self._opened = opened
+
+    def trial(self) -> Trial:
+        part = _part(self._contents, self._request.engine)
+        asked, sample = _asked(self._agent, self._contents, self._request.sample)
+        loading = perf_counter()
+        version = self._agent.loader.backends[part.engine].status().version
+        imported = perf_counter()
+        before = _resident_mib()
+        _forget_peak()
+        importing = perf_counter()
+        session = self._agent.loader.session(self._contents, part)
+        pipeline = self._agent.loader.pipeline(self._contents)
+        loaded = perf_counter()
+        loaded_mib = _resident_mib()
+        answering = perf_counter()
+        answer = _Answer(pipeline, session, part, asked)
+        answer.once()
+        cold = {
+            "start": (self._started - self._request.spawned_ns) / 1e6,
+            "open": (self._opened - self._started) / 1e6,
+            "load": (imported - loading + loaded - importing) * 1e3,
+            "first": (perf_counter() - answering) * 1e3,
+        }
+        cold["total"] = sum(cold.values())
+        wrong = answer.wrong(self._contents) if sample == "golden" else None
+        warm = answer.times(self._request.warm_up, self._request.runs)
+        return Trial(
+            cold_ms=cold,
+            warm_ms=warm,
+            memory=_memory(before, loaded_mib),
+            sample=sample,
+            wrong=wrong,
+            threads=self._agent.loader.threads,
+            version=version or "",
+        )
+
+
+class _Answer:
+    """Answers one request again and again."""
+
+    def __init__(
+        self, pipeline: Pipeline, session: Session, part: EngineFile, request: Request
+    ) -> None:
+        self._pipeline = pipeline
+        self._session = session
+        self._part = part
+        self._request = request
+
+    def once(self) -> tuple[float, float, float, float]:
+        """Answers once; returns seconds by `WARM_STAGES`."""
+        started = perf_counter()
+        inputs = self._pipeline.prepare(self._request, self._part.layout)
+        prepared = perf_counter()
+        outputs = self._session.run(inputs)
+        inferred = perf_counter()
+        self._pipeline.answer(outputs, None)
+        ended = perf_counter()
+        return prepared - started, inferred - prepared, ended - inferred, ended - started
+
+    def wrong(self, contents: Contents) -> str | None:
+        """Says what is wrong with the answer to the golden input."""
+        from edge_agent import golden
+
+        outputs = self._session.run(self._pipeline.prepare(self._request, self._part.layout))
+        return golden.difference(contents, self._pipeline.answer(outputs, 1), outputs)
+
+    def times(self, warm_up: int, runs: int) -> dict[str, list[float]]:
+        """Answers many times; returns milliseconds of each counted run by stage."""
+        for _ in range(warm_up):
+            self.once()
+        is_orphan = _orphan_check()
+        taken = []
+        for _ in range(runs):
+            if is_orphan():
+                raise SystemExit("whoever asked for this trial has gone")
+            taken.append(self.once())
+        return {
+            stage: [seconds[index] * 1e3 for seconds in taken]
+            for index, stage in enumerate(WARM_STAGES)
+        }
+
+
+def _part(contents: Contents, engine: str) -> EngineFile:
+    from edge_agent.errors import EngineUnavailableError
+
+    part = contents.description.engine(engine)
+    if part is None:
+        raise EngineUnavailableError(f"{contents.ref.name} has no file for the engine {engine}")
+    return part
+
+
+def _asked(agent: Agent, contents: Contents, sample: str | None) -> tuple[Request, str]:
+    """Returns the request, and what it is called."""
+    from edge_agent import golden, samples
+    from edge_agent.loading import blank_request
+
+    if sample is not None:
+        return samples.request(contents, Path(sample), agent.limits), Path(sample).name
+    probe = golden.request(contents)
+    return (probe, "golden") if probe else (blank_request(contents), "blank")
+
+
+def _orphan_check() -> Callable[[], bool]:
+    parent = os.getppid()
+    return lambda: os.getppid() != parent
+
+
+def _memory(before: float | None, loaded: float | None) -> Memory | None:
+    peak = _status_mib("VmHWM")
+    if before is None or loaded is None or peak is None:
+        return None
+    return Memory(before, loaded, max(peak, loaded))
+
+
+def _resident_mib() -> float | None:
+    return _status_mib("VmRSS")
+
+
+def _status_mib(key: str) -> float | None:
+    """Returns a figure of /proc/self/status, as proc(5) has it."""
+    try:
+        found = re.search(rf"^{key}:\s*([0-9]+) kB$", _status(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) / 1024 if found else None
+
+
+def _status() -> str:
+    return Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+
+
+def _forget_peak() -> None:
+    """Sets the peak back to what is resident now, where the kernel lets us (proc(5))."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return  # then the peak may be that of verifying; it is never too small
+
+
+if __name__ == "__main__":
+    main()

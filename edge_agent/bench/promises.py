@@ -1,0 +1,51 @@
+"""Whether what was promised holds on this device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edge_agent.bench.report import EngineReport, Promise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edge_agent.description import Contract
+
+
+def judge(
+    contract: Contract,
+    engines: Sequence[EngineReport],
+    max_latency_ms: float | None,
+    max_memory_mib: float | None,
+) -> tuple[Promise, ...]:
+    """Holds the fastest engine that answers rightly against contract and device.
+
+    Latency is the 95th percentile of a warm answer, from the encoded input on; memory is what the
+    model adds to the process at its peak.
+
+    Args:
+        contract: What the publisher promises.
+        engines: What was measured.
+        max_latency_ms: Above this an answer is too late on this device; None for no limit.
+        max_memory_mib: What a model may take on this device; None for no limit.
+
+    Returns:
+        Empty where no engine can be used, or nothing is promised.
+    """
+    usable = [one for one in engines if one.error is None and one.wrong is None]
+    if not usable:
+        return ()
+    best = min(usable, key=lambda one: one.warm_ms["total"].p50)
+    latency_ms = best.warm_ms["total"].p95
+    memory_mib = None if best.memory_mib is None else best.memory_mib.session
+    limits = (
+        ("contract.latency_ms", contract.latency_ms, latency_ms),
+        ("contract.memory_mib", contract.memory_mib, memory_mib),
+        ("device max_latency_ms", max_latency_ms, latency_ms),
+        ("device max_memory_mib", max_memory_mib, memory_mib),
+    )
+    return tuple(
+        Promise(name, limit, measured, best.engine, measured <= limit)
+        for name, limit, measured in limits
+        if limit is not None and measured is not None
+    )

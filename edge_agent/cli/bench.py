@@ -1,0 +1,203 @@
+"""`edge-agent bench`: how fast a model is on this machine, and whether it was faster before."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from edge_agent import __version__
+from edge_agent import config as configuration
+from edge_agent.app import DEMO_NAME, Agent
+from edge_agent.cli import options, output
+from edge_agent.errors import EngineUnavailableError, ThresholdError
+
+if TYPE_CHECKING:
+    from edge_agent.bench.comparison import Change
+    from edge_agent.bench.report import BenchReport, Device
+    from edge_agent.bundles import Contents
+
+
+class Engine(StrEnum):
+    """Choices of --engine."""
+
+    onnx = "onnx"
+    tflite = "tflite"
+
+
+def bench(
+    sample: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SAMPLE]",
+            help="An image, or a .npy, .npz or .json file.",
+            show_default="the golden input, or else a blank one",
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(metavar="BUNDLE", help="A bundle, an installed name, or a project.")
+    ] = DEMO_NAME,
+    engine: Annotated[
+        list[Engine] | None,
+        typer.Option(help="Only this engine; may be given again.", show_default="all that it has"),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=100_000, help="Warm answers an engine.")] = 100,
+    trials: Annotated[int, typer.Option(min=1, max=100, help="Cold starts an engine.")] = 3,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="The longest that one trial may take.")
+    ] = 120,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the figures: .md as a table, else as JSON."),
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An earlier report, in JSON.")
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(min=0, metavar="PERCENT", help="What a median may have grown by.")
+    ] = 10,
+    enforce: Annotated[
+        bool, typer.Option("--enforce", help="Exit with 6 where the contract doesn't hold here.")
+    ] = False,
+    json: options.JsonOption = False,
+) -> None:
+    """Measure latency and memory of a model on each engine, cold and warm.
+
+    Every trial is a process of its own. Exits with 6 where a figure is worse than in the report to
+    compare with by more than the threshold.
+    """
+    from edge_agent.bench import comparison
+    from edge_agent.bench import report as reports
+
+    earlier = reports.read(compare) if compare else None
+    agent = Agent(configuration.load(), output.notice)
+    wanted = tuple(one.value for one in engine or ())
+    made = _measured(agent, model, sample, wanted, (trials, runs), timeout)
+    _require_figures(made)
+    if report is not None:
+        reports.write(made, report)
+    changes = comparison.compare(earlier, made, threshold) if earlier else []
+    if json:
+        output.document(_as_json(made, changes))
+    else:
+        _print(made)
+    if earlier:
+        for difference in comparison.differences(earlier, made):
+            output.notice(difference)
+        if not json:
+            _print_changes(changes)
+    _conclude(made, changes, threshold, enforce)
+
+
+def _measured(
+    agent: Agent,
+    model: str,
+    sample: Path | None,
+    engines: tuple[str, ...],
+    counts: tuple[int, int],
+    timeout_s: float,
+) -> BenchReport:
+    from edge_agent.authoring.subjects import open_subject
+    from edge_agent.bench import promises, runner
+    from edge_agent.bench.report import BenchReport
+
+    # Opened here as well, so that what is wrong with it ends in its own error and exit code.
+    with output.progress(f"verifying {model}") as hashed, open_subject(agent, model, hashed) as it:
+        chosen = engines or _usable(agent, it)
+        ref, contract = it.ref, it.description.contract
+        _try_sample(agent, it, sample)
+    plan = runner.Plan(
+        model, chosen, None if sample is None else str(sample), *counts, timeout_s=timeout_s
+    )
+    with output.counter(f"measuring {ref.name}") as progress:
+        figures = runner.run(plan, progress)
+    profile = agent.profile
+    held = promises.judge(contract, figures, profile.max_latency_ms, profile.max_memory_mib)
+    return BenchReport(__version__, ref, _device(agent), tuple(figures), held)
+
+
+def _usable(agent: Agent, contents: Contents) -> tuple[str, ...]:
+    found = tuple(part.engine for part in agent.loader.usable_engines(contents))
+    if not found:
+        raise EngineUnavailableError(
+            f"no engine for {contents.ref.name} is installed here",
+            hint="edge-agent doctor shows what is missing",
+        )
+    return found
+
+
+def _try_sample(agent: Agent, contents: Contents, sample: Path | None) -> None:
+    """Refuses a sample that no engine could be given, before any is measured."""
+    if sample is None:
+        return
+    from edge_agent import samples
+
+    request = samples.request(contents, sample, agent.limits)
+    agent.loader.pipeline(contents).prepare(request, None)
+
+
+def _device(agent: Agent) -> Device:
+    from edge_agent.bench.report import Device
+    from edge_profiles.detect import detect
+
+    machine = detect()
+    return Device(
+        agent.profile.name,
+        machine.board,
+        machine.arch,
+        machine.cpu_model,
+        machine.cpus,
+        machine.memory_mib,
+        machine.kernel,
+    )
+
+
+def _print(made: BenchReport) -> None:
+    from edge_agent.bench import report as reports
+
+    first = made.usable()[0]
+    title = f"{made.model.name} {made.model.version} on {first.sample}, {first.threads} threads"
+    output.table(title, reports.COLUMNS, reports.table(made))
+    output.table("Memory", reports.MEMORY_COLUMNS, reports.memory_table(made))
+    for told in reports.told(made):
+        output.line(told)
+
+
+def _print_changes(changes: list[Change]) -> None:
+    rows = [
+        [
+            one.engine,
+            one.figure,
+            f"{one.before:.2f}",
+            f"{one.now:.2f}",
+            f"{one.ratio:.2f}",
+            "worse" if one.is_regression else "",
+        ]
+        for one in changes
+    ]
+    output.table("Then and now", ["engine", "", "then", "now", "ratio", ""], rows)
+
+
+def _as_json(made: BenchReport, changes: list[Change]) -> dict[str, object]:
+    document: dict[str, object] = msgspec.to_builtins(made)
+    document["changes"] = [msgspec.to_builtins(one) | {"ratio": one.ratio} for one in changes]
+    return document
+
+
+def _require_figures(made: BenchReport) -> None:
+    if not made.usable():
+        reasons = "; ".join(f"{one.engine}: {one.error}" for one in made.engines)
+        raise EngineUnavailableError(f"no engine gave a figure ({reasons})")
+
+
+def _conclude(made: BenchReport, changes: list[Change], threshold: float, enforce: bool) -> None:
+    """Raises what the figures call for."""
+    worse = [f"{one.engine} {one.figure} x {one.ratio:.2f}" for one in changes if one.is_regression]
+    if worse:
+        raise ThresholdError(f"worse than before by more than {threshold:g} %: {', '.join(worse)}")
+    broken = [one.name for one in made.promises if not one.holds]
+    if enforce and broken:
+        raise ThresholdError(f"{', '.join(broken)} can't be kept on this device")

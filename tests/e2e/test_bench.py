@@ -1,0 +1,152 @@
+"""`edge-agent bench` with real engines, each trial in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import MODEL_YAML, Publisher, Run, colour_model
+
+FEW = ("--model", "./bundle", "--runs", "2", "--trials", "1")
+
+
+def resign(publisher: Publisher) -> None:
+    shutil.rmtree(publisher.bundle / "signatures")
+    publisher.sign()
+
+
+def test_figures_of_every_stage(run: Run, publisher: Publisher) -> None:
+    made = run("bench", *FEW, "--runs", "4", "--trials", "2", "--json").json()
+    (one,) = made["engines"]
+    assert (one["engine"], one["sample"], one["error"], one["wrong"]) == (
+        "onnx", "golden", None, None,
+    )  # fmt: skip
+    assert made["schema"] == "edge-agent/bench/v1"
+    assert made["model"]["digest"].startswith("sha256:")
+    cold, warm = one["cold_ms"], one["warm_ms"]
+    assert {stage: figures["runs"] for stage, figures in cold.items()} == dict.fromkeys(
+        ("start", "open", "load", "first", "total"), 2
+    )
+    assert {stage: figures["runs"] for stage, figures in warm.items()} == dict.fromkeys(
+        ("prepare", "infer", "answer", "total"), 4
+    )
+    for figures in (*cold.values(), *warm.values()):
+        assert 0 < figures["p50"] <= figures["p95"] <= figures["p99"]
+    assert warm["total"]["p50"] >= warm["infer"]["p50"]
+    memory = one["memory_mib"]
+    assert 0 < memory["before"] <= memory["loaded"] <= memory["peak"]
+
+
+def test_a_report_is_kept_and_compared(run: Run, publisher: Publisher, tmp_path: Path) -> None:
+    assert run("bench", *FEW, "--report", "a.json").code == 0
+    assert run("bench", *FEW, "--compare", "a.json", "--threshold", "100000").code == 0
+    earlier = json.loads((tmp_path / "a.json").read_text())
+    earlier["engines"][0]["cold_ms"]["total"]["p50"] = 1.0
+    (tmp_path / "fast.json").write_text(json.dumps(earlier))
+    slower = run("bench", *FEW, "--compare", "fast.json", "--json", "--report", "b.md")
+    assert slower.code == 6
+    assert "worse than before by more than 10 %: " in slower.err
+    worse = [one["figure"] for one in slower.json()["changes"] if one["is_regression"]]
+    assert "cold total p50 ms" in worse
+    assert (tmp_path / "b.md").read_text().startswith("# acme/colour 1.2.3\n")
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0.0001", 6), ("100000", 0)])
+def test_contract_is_told_and_enforced(
+    run: Run, publisher: Publisher, limit: str, code: int
+) -> None:
+    publisher.put("model.yaml", (MODEL_YAML + f"contract: {{latency_ms: {limit}}}\n").encode())
+    resign(publisher)
+    told = run("bench", *FEW)
+    assert told.code == 0
+    verdict = "holds" if code == 0 else "is broken"
+    assert f"contract.latency_ms {float(limit):g} {verdict} here" in told.out
+    assert run("bench", *FEW, "--enforce").code == code
+
+
+def test_a_wrong_golden_answer_is_told(run: Run, publisher: Publisher) -> None:
+    changed = MODEL_YAML.replace("{index: 1,", "{index: 2,")
+    publisher.put("model.yaml", changed.encode())
+    resign(publisher)
+    assert "onnx: wrong answer to the golden input: class 1" in run("bench", *FEW).out
+
+
+def test_what_is_not_trusted_is_not_measured(run: Run, publisher: Publisher) -> None:
+    publisher.put("weights/model.onnx", colour_model() + b"\0")
+    assert run("bench", *FEW).code == 3
+
+
+def test_a_project_is_measured_without_a_signature(
+    run: Run, publisher: Publisher, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "bundle/signatures")
+    done = run("bench", *FEW, "--json")
+    assert done.code == 0
+    assert "./bundle is an unsigned project" in done.err
+    assert done.json()["model"]["digest"] == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("none.png",), 4, "none.png: can't be read"),
+        (("a.txt",), 4, "a.txt"),
+        (("--compare", "none.json"), 4, "none.json: can't be read"),
+        (("--engine", "tflite"), 5, "has no file for the engine tflite"),
+        (("--report", "none/a.json"), 1, "none"),
+        (("--runs", "0"), 2, "runs"),
+        (("--model", "./none"), 4, "none"),
+        (("--model", "none"), 5, "no model 'none' is installed"),
+    ],
+)
+def test_bad_input(
+    run: Run, publisher: Publisher, tmp_path: Path, arguments: Any, code: int, said: str
+) -> None:
+    (tmp_path / "a.txt").write_text("no image")
+    done = run("bench", *FEW, *arguments)
+    assert (done.code, said in done.err) == (code, True), done.err
+
+
+def test_the_folder_that_it_runs_in_lends_no_module(
+    run: Run, publisher: Publisher, tmp_path: Path
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise SystemExit('a stranger ran')")
+    (tmp_path / "json.py").write_text("raise SystemExit('a stranger ran')")
+    script = "import sys; sys.path.remove(''); from edge_agent.cli.main import main; main()"
+    done = run("bench", *FEW, script=script)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_trial_ends_with_whoever_asked_for_it(publisher: Publisher, environment: Any) -> None:
+    """Killed without a word, the command leaves no engine running."""
+    command = [
+        sys.executable,
+        "-m",
+        "edge_agent",
+        "bench",
+        "--model",
+        "./bundle",
+        "--runs",
+        "99999",
+    ]
+    parent = subprocess.Popen(
+        command, cwd=publisher.bundle.parent, env=environment, stdout=subprocess.DEVNULL
+    )
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    deadline = time.monotonic() + 30
+    while not (found := children.read_text().split()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert found
+    parent.kill()
+    parent.wait()
+    while os.path.exists(f"/proc/{found[0]}") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{found[0]}")
