@@ -6,17 +6,20 @@ import inspect
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from PIL import Image
 
 from edge_agent import __released__, __version__, config, errors
 from edge_agent.cli import failures
 from edge_agent.cli.main import application
 from edge_signing import errors as signing_errors
+from tests.agent.authoring.quantising import float_models
 
 from .conftest import ROOT, Run
 
@@ -107,6 +110,30 @@ def test_every_readme_command_runs(environment: dict[str, str], tmp_path: Path) 
             assert "espresso" in done.stdout
 
 
+@pytest.mark.timeout(300)
+def test_every_authoring_command_runs(environment: dict[str, str], tmp_path: Path) -> None:
+    """In order, with a small model, its labels and a few pictures under the page's names."""
+    (tmp_path / "model.onnx").write_bytes(float_models.cnn().SerializeToString())
+    (tmp_path / "labels.txt").write_text("red\ngreen\nblue\ngrey\n")
+    (tmp_path / "photos").mkdir()
+    for name in ("red", "green", "blue", "orange", "grey", "navy", "gold", "teal"):
+        noise = Image.effect_noise((64, 48), 40).convert("RGB")
+        picture = Image.blend(noise, Image.new("RGB", noise.size, name), 0.5)
+        picture.save(tmp_path / f"photos/{name}.png")
+    path = {"PATH": f"{Path(sys.executable).parent}:{environment['PATH']}"}
+    blocks = re.findall(r"^```sh\n(.*?)^```", text("docs/AUTHORING.md"), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) >= 10
+    for line in lines:
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env=environment | path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        if " infer " in line:
+            assert "(acme/camera 0.1.0, onnx" in done.stdout
+    assert (tmp_path / "layers.svg").stat().st_size > 0
+
+
 def test_install_commands_run_in_the_wheel_test() -> None:
     """They need the network: scripts/smoke-wheel takes them from the README, and CI runs it."""
     taken = subprocess.run(
@@ -120,7 +147,7 @@ def test_install_commands_run_in_the_wheel_test() -> None:
 
 def test_help_and_version(run: Run) -> None:
     assert run("--version").out.split() == ["edge-agent", __version__]
-    for noun in ([], ["infer"], ["bundle"], ["keys"], ["models"], ["doctor"]):
+    for noun in ([], ["infer"], ["bundle"], ["keys"], ["models"], ["model"], ["bench"], ["doctor"]):
         assert "Usage" in run(*noun, "--help").out
 
 
