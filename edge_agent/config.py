@@ -25,7 +25,7 @@ class AgentConfig(Struct, frozen=True):
         config_dir: Folder of ``config.toml`` and ``keyring.json`` (environment or default only).
         state_dir: Folder of installed bundles and of what was measured; private to the agent.
         engine: ``auto``, ``onnx`` or ``tflite``.
-        threads: Threads of an engine; 0 means as many as CPU affinity and cgroup quota allow.
+        threads: Threads of an engine; 0 means as the profile, CPU affinity and cgroup quota allow.
         max_image_mib: Largest image file that is read, in MiB.
         max_image_megapixels: Largest image that is decoded, in millions of pixels.
         profile: Name of the device profile; ``auto`` takes the one that fits the board.

@@ -50,7 +50,7 @@ def select(
     """Chooses a profile.
 
     A profile of the owner's comes before the shipped one of that name, and before any shipped
-    one for the same board.
+    one that has a name of the same board.
 
     Args:
         name: Its name; ``auto`` goes by the board, then by the architecture.
@@ -86,13 +86,13 @@ class _Library:
         return Selection(self._parsed(name, file), reason, file)
 
     def for_board(self, called: tuple[str, ...], arch: str) -> Selection | None:
-        """Returns a profile for the most exact name that any profile has."""
-        files = [*self._own.items(), *self._shipped_that_mention(called)]
-        profiles = [(self._parsed(name, file), file) for name, file in files]
-        for one in called:
-            for profile, file in profiles:
-                if profile.is_for(one, arch):
-                    return Selection(profile, f"the board says {one}", file)
+        """Returns the profile with the most exact name of the board; the owner's come first."""
+        for files in (self._own.items(), self._shipped_that_mention(called)):
+            profiles = [(self._parsed(name, file), file) for name, file in files]
+            for one in called:
+                for profile, file in profiles:
+                    if profile.is_for(one, arch):
+                        return Selection(profile, f"the board says {one}", file)
         return None
 
     def for_architecture(self, called: tuple[str, ...], arch: str) -> Selection:

@@ -60,15 +60,25 @@ def change_recipe(folder: Path, **changes: str | tuple[str, ...]) -> None:
     wanted = msgspec.structs.replace(_parse(data, folder), **changes)
     text = data.decode("utf-8") or _HEAD
     for key, value in changes.items():
-        # A JSON string is a TOML basic string, as long as only ASCII is written.
-        text = _with(text, key, f"{key} = {dumps(value)}")
-    if _parse(text.encode(), folder) != wanted:
+        text = _with(text, key, f"{key} = {_toml(value)}")
+    try:
+        made = text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "can't hold a path that isn't UTF-8", path=str(folder / RECIPE_FILE)
+        ) from error
+    if _parse(made, folder) != wanted:
         raise ConfigError(
             "can't be changed in this style",
             path=str(folder / RECIPE_FILE),
             hint=f"write {', '.join(changes)} on one line each",
         )
-    write_durably(folder / RECIPE_FILE, text.encode())
+    write_durably(folder / RECIPE_FILE, made)
+
+
+def _toml(value: str | tuple[str, ...]) -> str:
+    """Returns a string, or a list of strings; JSON's are TOML's, but for surrogates and DEL."""
+    return dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _with(text: str, key: str, line: str) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from edge_agent.bench.trial import WARM_STAGES, Memory, Trial, TrialRequest
+from edge_agent import child_process
+from edge_agent.bench.trial import Memory, Trial, TrialRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from edge_agent.app import Agent
     from edge_agent.backends.base import Session
     from edge_agent.bundles import Contents
@@ -26,9 +23,8 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Runs the trial that standard input asks for."""
-    answer = os.dup(1)
-    os.dup2(2, 1)  # an engine that prints must not spoil the answer
-    trial = _tried(msgspec.json.decode(sys.stdin.buffer.read(), type=TrialRequest))
+    request, answer = child_process.attach()
+    trial = _tried(msgspec.json.decode(request, type=TrialRequest))
     with open(answer, "wb") as stream:
         stream.write(msgspec.json.encode(trial))
 
@@ -77,6 +73,7 @@ class _Run:
 
     def trial(self) -> Trial:
         part = _part(self._contents, self._request.engine)
+        reading = perf_counter()
         asked, sample = _asked(self._agent, self._contents, self._request.sample)
         loading = perf_counter()
         version = self._agent.loader.backends[part.engine].status().version
@@ -94,6 +91,7 @@ class _Run:
         cold = {
             "start": (self._started - self._request.spawned_ns) / 1e6,
             "open": (self._opened - self._started) / 1e6,
+            "read": (loading - reading) * 1e3,
             "load": (imported - loading + loaded - importing) * 1e3,
             "first": (perf_counter() - answering) * 1e3,
         }
@@ -123,7 +121,7 @@ class _Answer:
         self._request = request
 
     def once(self) -> tuple[float, float, float, float]:
-        """Answers once; returns seconds by `WARM_STAGES`."""
+        """Answers once; returns the seconds of preparing, inferring, answering, and all three."""
         started = perf_counter()
         inputs = self._pipeline.prepare(self._request, self._part.layout)
         prepared = perf_counter()
@@ -144,15 +142,11 @@ class _Answer:
         """Answers many times; returns milliseconds of each counted run by stage."""
         for _ in range(warm_up):
             self.once()
-        is_orphan = _orphan_check()
-        taken = []
-        for _ in range(runs):
-            if is_orphan():
-                raise SystemExit("whoever asked for this trial has gone")
-            taken.append(self.once())
+        taken = [self.once() for _ in range(runs)]
+        stages = ("prepare", "infer", "answer", "total")
         return {
-            stage: [seconds[index] * 1e3 for seconds in taken]
-            for index, stage in enumerate(WARM_STAGES)
+            stage: [seconds * 1e3 for seconds in column]
+            for stage, column in zip(stages, zip(*taken, strict=True), strict=True)
         }
 
 
@@ -167,6 +161,8 @@ def _part(contents: Contents, engine: str) -> EngineFile:
 
 def _asked(agent: Agent, contents: Contents, sample: str | None) -> tuple[Request, str]:
     """Returns the request, and what it is called."""
+    import numpy as np  # noqa: F401 - counted as reading, whatever is read
+
     from edge_agent import golden, samples
     from edge_agent.loading import blank_request
 
@@ -174,11 +170,6 @@ def _asked(agent: Agent, contents: Contents, sample: str | None) -> tuple[Reques
         return samples.request(contents, Path(sample), agent.limits), Path(sample).name
     probe = golden.request(contents)
     return (probe, "golden") if probe else (blank_request(contents), "blank")
-
-
-def _orphan_check() -> Callable[[], bool]:
-    parent = os.getppid()
-    return lambda: os.getppid() != parent
 
 
 def _memory(before: float | None, loaded: float | None) -> Memory | None:

@@ -30,13 +30,13 @@ def judge(
         max_memory_mib: What a model may take on this device; None for no limit.
 
     Returns:
-        Empty where no engine can be used, or nothing is promised.
+        Empty where no engine answers rightly, or nothing is promised.
     """
-    usable = [one for one in engines if one.error is None and one.wrong is None]
-    if not usable:
+    right = {one.engine: one.figures for one in engines if one.figures and not one.figures.wrong}
+    if not right:
         return ()
-    best = min(usable, key=lambda one: one.warm_ms["total"].p50)
-    latency_ms = best.warm_ms["total"].p95
+    engine, best = min(right.items(), key=lambda one: one[1].warm_ms.total.p50)
+    latency_ms = best.warm_ms.total.p95
     memory_mib = None if best.memory_mib is None else best.memory_mib.session
     limits = (
         ("contract.latency_ms", contract.latency_ms, latency_ms),
@@ -45,7 +45,7 @@ def judge(
         ("device max_memory_mib", max_memory_mib, memory_mib),
     )
     return tuple(
-        Promise(name, limit, measured, best.engine, measured <= limit)
+        Promise(name, limit, measured, engine, measured <= limit)
         for name, limit, measured in limits
         if limit is not None and measured is not None
     )

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from edge_agent.bench.statistics import Latency
-from edge_agent.bench.trial import COLD_STAGES, WARM_STAGES, Memory
+from edge_agent.bench.trial import Memory
 from edge_agent.errors import BadInputError
 from edge_agent.files import read_regular
 from edge_agent.types import ModelRef
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SCHEMA: Final = "edge-agent/bench/v1"
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -42,29 +43,59 @@ class Device(Struct, frozen=True):
     kernel: str
 
 
-class EngineReport(Struct, frozen=True):
-    """One engine's figures; or ``error``, where it has none.
+class Cold(Struct, frozen=True):
+    """Milliseconds of each stage of a cold start; see `trial.Trial`."""
+
+    start: Latency
+    open: Latency
+    read: Latency
+    load: Latency
+    first: Latency
+    total: Latency
+
+
+class Warm(Struct, frozen=True):
+    """Milliseconds of each stage of a warm answer; see `trial.Trial`."""
+
+    prepare: Latency
+    infer: Latency
+    answer: Latency
+    total: Latency
+
+
+class Figures(Struct, frozen=True):
+    """What one engine needs.
 
     Attributes:
-        engine: Its name.
         version: Its package and version.
         threads: Threads that it used.
         sample: What it ran on: a file's name, ``golden`` or ``blank``.
         wrong: What is wrong with its answer to the golden input, None where nothing is.
-        cold_ms: By stage; see `trial.Trial`.
-        warm_ms: By stage; see `trial.Trial`.
+        cold_ms: Of fresh processes.
+        warm_ms: Of all runs in all processes.
         memory_mib: Of the trial that needed most; None where the system doesn't say.
-        error: Why it has no figures.
+    """
+
+    version: str
+    threads: int
+    sample: str
+    wrong: str | None
+    cold_ms: Cold
+    warm_ms: Warm
+    memory_mib: Memory | None
+
+
+class EngineReport(Struct, frozen=True):
+    """One engine.
+
+    Attributes:
+        engine: Its name.
+        figures: What was measured; None where it failed.
+        error: How it failed, None where it didn't.
     """
 
     engine: str
-    version: str = ""
-    threads: int = 0
-    sample: str = ""
-    wrong: str | None = None
-    cold_ms: dict[str, Latency] = {}
-    warm_ms: dict[str, Latency] = {}
-    memory_mib: Memory | None = None
+    figures: Figures | None = None
     error: str | None = None
 
 
@@ -90,55 +121,53 @@ class BenchReport(Struct, frozen=True):
     """A whole bench.
 
     Attributes:
+        schema: Version of this document.
         agent: The agent's version.
         model: What was measured.
         device: Where.
         engines: The figures.
         promises: What was promised, and whether it holds here.
-        schema: Version of this document.
     """
 
+    schema: Literal["edge-agent/bench/v1"]
     agent: str
     model: ModelRef
     device: Device
     engines: tuple[EngineReport, ...]
     promises: tuple[Promise, ...] = ()
-    schema: Literal["edge-agent/bench/v1"] = "edge-agent/bench/v1"
 
-    def usable(self) -> list[EngineReport]:
-        """Returns the engines that have figures."""
-        return [one for one in self.engines if one.error is None]
-
-
-def table(report: BenchReport) -> list[list[str]]:
-    """Returns a row for each engine and stage; see `COLUMNS`."""
-    return [row for one in report.usable() for row in _rows(one)]
+    @property
+    def figures(self) -> dict[str, Figures]:
+        """What was measured, by engine."""
+        return {one.engine: one.figures for one in self.engines if one.figures}
 
 
 COLUMNS: Final = ("engine", "", "stage", "p50 ms", "p95 ms", "p99 ms", "runs")
 
 
-def _rows(one: EngineReport) -> Iterator[list[str]]:
-    for warmth, stages, times in (
-        ("cold", COLD_STAGES, one.cold_ms),
-        ("warm", WARM_STAGES, one.warm_ms),
-    ):
-        for stage in stages:
-            ms = times[stage]
+def table(report: BenchReport) -> list[list[str]]:
+    """Returns a row for each engine and stage; see `COLUMNS`."""
+    return [row for engine, one in report.figures.items() for row in _rows(engine, one)]
+
+
+def _rows(engine: str, one: Figures) -> Iterator[list[str]]:
+    for warmth, stages in (("cold", one.cold_ms), ("warm", one.warm_ms)):
+        for stage in stages.__struct_fields__:
+            ms: Latency = getattr(stages, stage)
             figures = [f"{value:.2f}" for value in (ms.p50, ms.p95, ms.p99)]
-            yield [one.engine, warmth, stage, *figures, str(ms.runs)]
+            yield [engine, warmth, stage, *figures, str(ms.runs)]
+
+
+MEMORY_COLUMNS: Final = ("engine", "before MiB", "loaded MiB", "peak MiB", "the model's MiB")
 
 
 def memory_table(report: BenchReport) -> list[list[str]]:
     """Returns engine, MiB before, loaded, at the peak, and what the model needs."""
     return [
-        [one.engine, *(f"{mib:.1f}" for mib in (m.before, m.loaded, m.peak, m.session))]
-        for one in report.usable()
+        [engine, *(f"{mib:.1f}" for mib in (m.before, m.loaded, m.peak, m.session))]
+        for engine, one in report.figures.items()
         if (m := one.memory_mib)
     ]
-
-
-MEMORY_COLUMNS: Final = ("engine", "before MiB", "loaded MiB", "peak MiB", "the model's MiB")
 
 
 def write(report: BenchReport, path: Path) -> None:
@@ -206,8 +235,8 @@ def told(report: BenchReport) -> Iterator[str]:
     for one in report.engines:
         if one.error is not None:
             yield f"{one.engine}: {one.error}"
-        elif one.wrong is not None:
-            yield f"{one.engine}: wrong answer to the golden input: {one.wrong}"
+        elif one.figures and one.figures.wrong:
+            yield f"{one.engine}: wrong answer to the golden input: {one.figures.wrong}"
     for promise in report.promises:
         verdict = "holds" if promise.holds else "is broken"
         yield (

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
-from edge_agent.bench.report import EngineReport
+from edge_agent import child_process
+from edge_agent.bench.report import Cold, EngineReport, Figures, Warm
 from edge_agent.bench.statistics import latency
-from edge_agent.bench.trial import COLD_STAGES, WARM_STAGES, Memory, Trial, TrialRequest
+from edge_agent.bench.trial import Memory, Trial, TrialRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# -P: the folder that the command runs in lends no module.
-COMMAND: Final[tuple[str, ...]] = ("-P", "-m", "edge_agent.bench.child")
+MODULE: Final = "edge_agent.bench.child"
+COLD_STAGES: Final = Cold.__struct_fields__
+WARM_STAGES: Final = Warm.__struct_fields__
 _WARM_UP: Final = 3
 
 
@@ -54,13 +53,13 @@ def run(plan: Plan, progress: Callable[[int, int], None] | None = None) -> list[
         progress: Called with trials done and trials in all.
     """
     trials: dict[str, list[Trial]] = {engine: [] for engine in plan.engines}
-    total = plan.trials * len(plan.engines)
+    total = plan.trials * len(trials)
     for turn in range(plan.trials):
-        for index, engine in enumerate(plan.engines):
-            if not any(trial.error for trial in trials[engine]):
-                trials[engine].append(_trial(plan, engine))
+        for index, (engine, made) in enumerate(trials.items()):
+            if not any(trial.error for trial in made):
+                made.append(_trial(plan, engine))
             if progress:
-                progress(turn * len(plan.engines) + index + 1, total)
+                progress(turn * len(trials) + index + 1, total)
     return [summary(engine, made) for engine, made in trials.items()]
 
 
@@ -69,18 +68,17 @@ def summary(engine: str, trials: Sequence[Trial]) -> EngineReport:
     failed = next((trial for trial in trials if trial.error), None)
     if failed is not None:
         return EngineReport(engine, error=failed.error)
-    first = trials[0]
     memory = [trial.memory for trial in trials if trial.memory]
-    return EngineReport(
-        engine,
-        version=first.version,
-        threads=first.threads,
-        sample=first.sample,
+    figures = Figures(
+        version=trials[0].version,
+        threads=trials[0].threads,
+        sample=trials[0].sample,
         wrong=next((trial.wrong for trial in trials if trial.wrong), None),
-        cold_ms={s: latency([trial.cold_ms[s] for trial in trials]) for s in COLD_STAGES},
-        warm_ms={s: latency(_pooled(trials, s)) for s in WARM_STAGES},
+        cold_ms=Cold(*(latency([trial.cold_ms[s] for trial in trials]) for s in COLD_STAGES)),
+        warm_ms=Warm(*(latency(_pooled(trials, s)) for s in WARM_STAGES)),
         memory_mib=_largest(memory) if memory else None,
     )
+    return EngineReport(engine, figures)
 
 
 def _pooled(trials: Sequence[Trial], stage: str) -> list[float]:
@@ -96,34 +94,9 @@ def _largest(memory: Sequence[Memory]) -> Memory:
 def _trial(plan: Plan, engine: str) -> Trial:
     runs = -(-plan.runs // plan.trials)
     request = TrialRequest(plan.model, engine, plan.sample, _WARM_UP, runs, monotonic_ns())
+    ended = child_process.run(MODULE, msgspec.json.encode(request), plan.timeout_s)
     try:
-        done = subprocess.run(  # noqa: S603 - this interpreter, and a fixed module
-            [sys.executable, *COMMAND],
-            input=msgspec.json.encode(request),
-            capture_output=True,
-            timeout=plan.timeout_s,
-        )
-    except subprocess.TimeoutExpired:
-        return Trial(error=f"took longer than {plan.timeout_s:g} s, and was stopped")
-    return _answer(done)
-
-
-def _answer(done: subprocess.CompletedProcess[bytes]) -> Trial:
-    try:
-        return msgspec.json.decode(done.stdout, type=Trial)
+        return msgspec.json.decode(ended.answer, type=Trial)
     except msgspec.MsgspecError:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return Trial(error=f"the engine's process {_ending(done.returncode)}: {_last(said)}")
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
-
-
-def _last(lines: Sequence[str]) -> str:
-    return lines[-1] if lines else "it said nothing"
+        words = f": {ended.said}" if ended.said else ""
+        return Trial(error=f"its process {ended.problem or 'gave no answer'}{words}")

@@ -30,8 +30,8 @@ class Latency(Struct, frozen=True):
 def latency(times_ms: Sequence[float]) -> Latency:
     """Returns the percentiles of at least one time, by nearest rank.
 
-    Source: NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.6.2; nearest rank gives times that
-    were really measured.
+    Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996), definition 1: it
+    gives times that were really measured.
     """
     ordered = sorted(times_ms)
     p50, p95, p99 = (_nearest(ordered, share) for share in (0.50, 0.95, 0.99))

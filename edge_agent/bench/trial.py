@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-# What a trial is made of, in the order in which it happens.
-COLD_STAGES = ("start", "open", "load", "first", "total")
-WARM_STAGES = ("prepare", "infer", "answer", "total")
-
 
 class TrialRequest(Struct, frozen=True):
     """What a trial is to measure.
@@ -53,8 +49,9 @@ class Trial(Struct, frozen=True):
 
     Attributes:
         cold_ms: Milliseconds by stage. ``start``: to the agent's first line of work; ``open``:
-            every signature and digest; ``load``: the engine's library and the session; ``first``:
-            the first answer, with decoding and post-processing; ``total``: all of it.
+            every signature and digest; ``read``: the input's file, and NumPy; ``load``: the
+            engine's library and the session; ``first``: the first answer, with decoding and
+            post-processing; ``total``: all of them.
         warm_ms: Milliseconds of each run by stage. ``prepare``: decoding and pre-processing;
             ``infer``: the engine; ``answer``: post-processing; ``total``: all three.
         memory: None where the system doesn't say.

@@ -18,6 +18,7 @@ from edge_agent.errors import EngineUnavailableError, ThresholdError
 if TYPE_CHECKING:
     from edge_agent.bench.comparison import Change
     from edge_agent.bench.report import BenchReport, Device
+    from edge_agent.bench.runner import Plan
     from edge_agent.bundles import Contents
 
 
@@ -69,54 +70,56 @@ def bench(
     Every trial is a process of its own. Exits with 6 where a figure is worse than in the report to
     compare with by more than the threshold.
     """
-    from edge_agent.bench import comparison
+    from edge_agent.bench import comparison, runner
     from edge_agent.bench import report as reports
 
+    if report is not None:
+        options.require_folder(report)
     earlier = reports.read(compare) if compare else None
     agent = Agent(configuration.load(), output.notice)
-    wanted = tuple(one.value for one in engine or ())
-    made = _measured(agent, model, sample, wanted, (trials, runs), timeout)
-    _require_figures(made)
+    chosen = tuple(dict.fromkeys(one.value for one in engine or ()))
+    plan = runner.Plan(
+        model, chosen, None if sample is None else str(sample), trials, runs, timeout_s=timeout
+    )
+    made = _measured(agent, plan, earlier)
+    changes = comparison.compare(earlier, made, threshold) if earlier else []
+    losses = list(comparison.losses(earlier, made)) if earlier else []
+    if not json:
+        _print(made, changes)
     if report is not None:
         reports.write(made, report)
-    changes = comparison.compare(earlier, made, threshold) if earlier else []
     if json:
-        output.document(_as_json(made, changes))
-    else:
-        _print(made)
+        output.document(_as_json(made, changes, losses))
     if earlier:
         for difference in comparison.differences(earlier, made):
             output.notice(difference)
-        if not json:
-            _print_changes(changes)
-    _conclude(made, changes, threshold, enforce)
+    _conclude(made, changes, losses, threshold, enforce)
 
 
-def _measured(
-    agent: Agent,
-    model: str,
-    sample: Path | None,
-    engines: tuple[str, ...],
-    counts: tuple[int, int],
-    timeout_s: float,
-) -> BenchReport:
+def _measured(agent: Agent, plan: Plan, earlier: BenchReport | None) -> BenchReport:
     from edge_agent.authoring.subjects import open_subject
-    from edge_agent.bench import promises, runner
-    from edge_agent.bench.report import BenchReport
+    from edge_agent.bench import comparison, promises, runner
+    from edge_agent.bench.report import SCHEMA, BenchReport
 
     # Opened here as well, so that what is wrong with it ends in its own error and exit code.
-    with output.progress(f"verifying {model}") as hashed, open_subject(agent, model, hashed) as it:
-        chosen = engines or _usable(agent, it)
+    with (
+        output.progress(f"verifying {plan.model}") as hashed,
+        open_subject(agent, plan.model, hashed) as it,
+    ):
+        plan = msgspec.structs.replace(plan, engines=plan.engines or _usable(agent, it))
         ref, contract = it.ref, it.description.contract
-        _try_sample(agent, it, sample)
-    plan = runner.Plan(
-        model, chosen, None if sample is None else str(sample), *counts, timeout_s=timeout_s
-    )
+        called = _try_sample(agent, it, plan.sample)
+    if earlier:
+        comparison.require_comparable(earlier, ref.name, called)
     with output.counter(f"measuring {ref.name}") as progress:
         figures = runner.run(plan, progress)
     profile = agent.profile
     held = promises.judge(contract, figures, profile.max_latency_ms, profile.max_memory_mib)
-    return BenchReport(__version__, ref, _device(agent), tuple(figures), held)
+    made = BenchReport(SCHEMA, __version__, ref, _device(agent), tuple(figures), held)
+    if not made.figures and not earlier:
+        reasons = "; ".join(f"{one.engine}: {one.error}" for one in made.engines)
+        raise EngineUnavailableError(f"no engine gave a figure ({reasons})")
+    return made
 
 
 def _usable(agent: Agent, contents: Contents) -> tuple[str, ...]:
@@ -129,14 +132,15 @@ def _usable(agent: Agent, contents: Contents) -> tuple[str, ...]:
     return found
 
 
-def _try_sample(agent: Agent, contents: Contents, sample: Path | None) -> None:
-    """Refuses a sample that no engine could be given, before any is measured."""
+def _try_sample(agent: Agent, contents: Contents, sample: str | None) -> str:
+    """Refuses a sample that no engine could be given, before any is measured; returns its name."""
     if sample is None:
-        return
+        return "golden" if contents.description.golden else "blank"
     from edge_agent import samples
 
-    request = samples.request(contents, sample, agent.limits)
+    request = samples.request(contents, Path(sample), agent.limits)
     agent.loader.pipeline(contents).prepare(request, None)
+    return Path(sample).name
 
 
 def _device(agent: Agent) -> Device:
@@ -155,49 +159,47 @@ def _device(agent: Agent) -> Device:
     )
 
 
-def _print(made: BenchReport) -> None:
+def _print(made: BenchReport, changes: list[Change]) -> None:
     from edge_agent.bench import report as reports
 
-    first = made.usable()[0]
-    title = f"{made.model.name} {made.model.version} on {first.sample}, {first.threads} threads"
-    output.table(title, reports.COLUMNS, reports.table(made))
-    output.table("Memory", reports.MEMORY_COLUMNS, reports.memory_table(made))
+    for one in list(made.figures.values())[:1]:
+        title = f"{made.model.name} {made.model.version} on {one.sample}, {one.threads} threads"
+        output.table(title, reports.COLUMNS, reports.table(made))
+        output.table("Memory", reports.MEMORY_COLUMNS, reports.memory_table(made))
     for told in reports.told(made):
         output.line(told)
+    if changes:
+        output.table(
+            "Then and now",
+            ["engine", "", "then", "now", "ratio", ""],
+            [_row(one) for one in changes],
+        )
 
 
-def _print_changes(changes: list[Change]) -> None:
-    rows = [
-        [
-            one.engine,
-            one.figure,
-            f"{one.before:.2f}",
-            f"{one.now:.2f}",
-            f"{one.ratio:.2f}",
-            "worse" if one.is_regression else "",
-        ]
-        for one in changes
-    ]
-    output.table("Then and now", ["engine", "", "then", "now", "ratio", ""], rows)
+def _row(one: Change) -> list[str]:
+    figures = [f"{one.before:.2f}", f"{one.now:.2f}", _times(one)]
+    return [one.engine, one.figure, *figures, "worse" if one.is_regression else ""]
 
 
-def _as_json(made: BenchReport, changes: list[Change]) -> dict[str, object]:
+def _times(one: Change) -> str:
+    return "" if one.ratio is None else f"{one.ratio:.2f}"
+
+
+def _as_json(made: BenchReport, changes: list[Change], losses: list[str]) -> dict[str, object]:
     document: dict[str, object] = msgspec.to_builtins(made)
-    document["changes"] = [msgspec.to_builtins(one) | {"ratio": one.ratio} for one in changes]
-    return document
+    return document | {"changes": msgspec.to_builtins(changes), "losses": losses}
 
 
-def _require_figures(made: BenchReport) -> None:
-    if not made.usable():
-        reasons = "; ".join(f"{one.engine}: {one.error}" for one in made.engines)
-        raise EngineUnavailableError(f"no engine gave a figure ({reasons})")
-
-
-def _conclude(made: BenchReport, changes: list[Change], threshold: float, enforce: bool) -> None:
+def _conclude(
+    made: BenchReport, changes: list[Change], losses: list[str], threshold: float, enforce: bool
+) -> None:
     """Raises what the figures call for."""
-    worse = [f"{one.engine} {one.figure} x {one.ratio:.2f}" for one in changes if one.is_regression]
-    if worse:
-        raise ThresholdError(f"worse than before by more than {threshold:g} %: {', '.join(worse)}")
+    worse = [f"{one.engine} {one.figure} x {_times(one)}" for one in changes if one.is_regression]
+    if worse or losses:
+        grown = f"by more than {threshold:g} %: {', '.join(worse)}" if worse else ""
+        raise ThresholdError(f"worse than before {'; '.join(filter(None, [grown, *losses]))}")
     broken = [one.name for one in made.promises if not one.holds]
+    if enforce and all(one.wrong for one in made.figures.values()):
+        raise ThresholdError("no engine here answers the golden input rightly")
     if enforce and broken:
         raise ThresholdError(f"{', '.join(broken)} can't be kept on this device")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import structs
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
@@ -51,7 +52,11 @@ def _apply(agent: Agent) -> Applied:
     from edge_agent.cli.doctor_apply import apply
     from edge_profiles.detect import cpu_threads, memory_limit_bytes
 
-    fitted = agent.selection.profile.fitted(cpu_threads(), memory_limit_bytes())
+    # What the environment says is for now, not for the file.
+    of_board = Agent(
+        structs.replace(agent.config, profile=configuration.AUTO_PROFILE), agent.notify
+    ).selection
+    fitted = of_board.profile.fitted(cpu_threads(), memory_limit_bytes())
     return apply(agent.config.file, fitted)
 
 

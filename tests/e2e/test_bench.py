@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+from tests.agent.bench.builders import engine, report
 
 from .conftest import MODEL_YAML, Publisher, Run, colour_model
 
@@ -26,22 +25,24 @@ def resign(publisher: Publisher) -> None:
 def test_figures_of_every_stage(run: Run, publisher: Publisher) -> None:
     made = run("bench", *FEW, "--runs", "4", "--trials", "2", "--json").json()
     (one,) = made["engines"]
-    assert (one["engine"], one["sample"], one["error"], one["wrong"]) == (
-        "onnx", "golden", None, None,
-    )  # fmt: skip
+    assert (one["engine"], one["error"]) == ("onnx", None)
+    figures = one["figures"]
+    assert (figures["sample"], figures["wrong"]) == ("golden", None)
     assert made["schema"] == "edge-agent/bench/v1"
     assert made["model"]["digest"].startswith("sha256:")
-    cold, warm = one["cold_ms"], one["warm_ms"]
-    assert {stage: figures["runs"] for stage, figures in cold.items()} == dict.fromkeys(
-        ("start", "open", "load", "first", "total"), 2
+    cold, warm = figures["cold_ms"], figures["warm_ms"]
+    assert {stage: times["runs"] for stage, times in cold.items()} == dict.fromkeys(
+        ("start", "open", "read", "load", "first", "total"), 2
     )
-    assert {stage: figures["runs"] for stage, figures in warm.items()} == dict.fromkeys(
+    assert {stage: times["runs"] for stage, times in warm.items()} == dict.fromkeys(
         ("prepare", "infer", "answer", "total"), 4
     )
-    for figures in (*cold.values(), *warm.values()):
-        assert 0 < figures["p50"] <= figures["p95"] <= figures["p99"]
+    for times in (*cold.values(), *warm.values()):
+        assert 0 < times["p50"] <= times["p95"] <= times["p99"]
+    stages = ("start", "open", "read", "load", "first")
+    assert cold["total"]["p99"] <= sum(cold[stage]["p99"] for stage in stages) * 1.001
     assert warm["total"]["p50"] >= warm["infer"]["p50"]
-    memory = one["memory_mib"]
+    memory = figures["memory_mib"]
     assert 0 < memory["before"] <= memory["loaded"] <= memory["peak"]
 
 
@@ -49,7 +50,7 @@ def test_a_report_is_kept_and_compared(run: Run, publisher: Publisher, tmp_path:
     assert run("bench", *FEW, "--report", "a.json").code == 0
     assert run("bench", *FEW, "--compare", "a.json", "--threshold", "100000").code == 0
     earlier = json.loads((tmp_path / "a.json").read_text())
-    earlier["engines"][0]["cold_ms"]["total"]["p50"] = 1.0
+    earlier["engines"][0]["figures"]["cold_ms"]["total"]["p50"] = 1.0
     (tmp_path / "fast.json").write_text(json.dumps(earlier))
     slower = run("bench", *FEW, "--compare", "fast.json", "--json", "--report", "b.md")
     assert slower.code == 6
@@ -76,7 +77,28 @@ def test_a_wrong_golden_answer_is_told(run: Run, publisher: Publisher) -> None:
     changed = MODEL_YAML.replace("{index: 1,", "{index: 2,")
     publisher.put("model.yaml", changed.encode())
     resign(publisher)
-    assert "onnx: wrong answer to the golden input: class 1" in run("bench", *FEW).out
+    told = run("bench", *FEW, "--report", "wrong.json")
+    assert (told.code, "onnx: wrong answer to the golden input: class 1" in told.out) == (0, True)
+    enforced = run("bench", *FEW, "--enforce")
+    assert enforced.code == 6
+    assert "no engine here answers the golden input rightly" in enforced.err
+
+
+def test_an_answer_that_was_right_before_is_a_regression(
+    run: Run, publisher: Publisher, tmp_path: Path
+) -> None:
+    assert run("bench", *FEW, "--report", "right.json").code == 0
+    publisher.put("model.yaml", MODEL_YAML.replace("{index: 1,", "{index: 2,").encode())
+    resign(publisher)
+    wrong = run("bench", *FEW, "--compare", "right.json", "--threshold", "100000", "--json")
+    assert wrong.code == 6
+    assert "onnx answers wrongly now" in wrong.err
+    assert wrong.json()["losses"]
+    publisher.put("weights/model.onnx", colour_model().replace(b"scores", b"scoreX"))
+    resign(publisher)
+    failed = run("bench", *FEW, "--compare", "right.json", "--threshold", "100000")
+    assert failed.code == 6
+    assert "onnx fails now" in failed.err
 
 
 def test_what_is_not_trusted_is_not_measured(run: Run, publisher: Publisher) -> None:
@@ -101,7 +123,8 @@ def test_a_project_is_measured_without_a_signature(
         (("a.txt",), 4, "a.txt"),
         (("--compare", "none.json"), 4, "none.json: can't be read"),
         (("--engine", "tflite"), 5, "has no file for the engine tflite"),
-        (("--report", "none/a.json"), 1, "none"),
+        (("--report", "none/a.json"), 2, "none/a.json: lies in no folder that exists"),
+        (("--compare", "other.json"), 4, "that report is of acme/other"),
         (("--runs", "0"), 2, "runs"),
         (("--model", "./none"), 4, "none"),
         (("--model", "none"), 5, "no model 'none' is installed"),
@@ -111,6 +134,8 @@ def test_bad_input(
     run: Run, publisher: Publisher, tmp_path: Path, arguments: Any, code: int, said: str
 ) -> None:
     (tmp_path / "a.txt").write_text("no image")
+    other = report(engine(), name="acme/other")
+    (tmp_path / "other.json").write_bytes(msgspec.json.encode(other))
     done = run("bench", *FEW, *arguments)
     assert (done.code, said in done.err) == (code, True), done.err
 
@@ -123,30 +148,3 @@ def test_the_folder_that_it_runs_in_lends_no_module(
     script = "import sys; sys.path.remove(''); from edge_agent.cli.main import main; main()"
     done = run("bench", *FEW, script=script)
     assert (done.code, done.err) == (0, "")
-
-
-def test_a_trial_ends_with_whoever_asked_for_it(publisher: Publisher, environment: Any) -> None:
-    """Killed without a word, the command leaves no engine running."""
-    command = [
-        sys.executable,
-        "-m",
-        "edge_agent",
-        "bench",
-        "--model",
-        "./bundle",
-        "--runs",
-        "99999",
-    ]
-    parent = subprocess.Popen(
-        command, cwd=publisher.bundle.parent, env=environment, stdout=subprocess.DEVNULL
-    )
-    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    deadline = time.monotonic() + 30
-    while not (found := children.read_text().split()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert found
-    parent.kill()
-    parent.wait()
-    while os.path.exists(f"/proc/{found[0]}") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not os.path.exists(f"/proc/{found[0]}")

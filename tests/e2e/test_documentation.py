@@ -124,11 +124,12 @@ def test_every_authoring_command_runs(environment: dict[str, str], tmp_path: Pat
     """In order, with a small model, its labels and a few pictures under the page's names."""
     (tmp_path / "model.onnx").write_bytes(float_models.cnn().SerializeToString())
     (tmp_path / "labels.txt").write_text("red\ngreen\nblue\ngrey\n")
-    (tmp_path / "photos").mkdir()
-    for name in ("red", "green", "blue", "orange", "grey", "navy", "gold", "teal"):
-        noise = Image.effect_noise((64, 48), 40).convert("RGB")
-        picture = Image.blend(noise, Image.new("RGB", noise.size, name), 0.5)
-        picture.save(tmp_path / f"photos/{name}.png")
+    for folder in ("photos", "others"):
+        (tmp_path / folder).mkdir()
+        for name in ("red", "green", "blue", "orange", "grey", "navy", "gold", "teal"):
+            noise = Image.effect_noise((64, 48), 40).convert("RGB")
+            picture = Image.blend(noise, Image.new("RGB", noise.size, name), 0.5)
+            picture.save(tmp_path / f"{folder}/{name}.png")
     path = {"PATH": f"{Path(sys.executable).parent}:{environment['PATH']}"}
     blocks = re.findall(r"^```sh\n(.*?)^```", text("docs/AUTHORING.md"), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]

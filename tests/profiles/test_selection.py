@@ -173,9 +173,14 @@ def test_an_owners_profile_comes_before_the_shipped_one(build: Build, own: Path)
     root = build(machines.PI4)
     write(own, "mine", compatible='["raspberrypi,4-model-b"]')
     assert select("auto", own, root=root, arch=ARM).profile.name == "mine"
-    # But what is said more exactly comes first, whoever says it.
-    write(own, "mine", compatible='["brcm,bcm2711"]')
-    assert select("auto", own, root=root, arch=ARM).profile.name == "raspberry-pi-4"
+    for mine in ('["brcm,bcm2711"]', '["raspberrypi,4-model-b"]'):
+        write(own, "mine", compatible=mine)
+        assert select("auto", own, root=root, arch=ARM).profile.name == "mine"
+    write(own, "mine", models='["Raspberry Pi 4 Model B"]')
+    assert select("auto", own, root=root, arch=ARM).profile.name == "mine"
+    # Of two of theirs the one with the more exact name.
+    write(own, "also", compatible='["raspberrypi,4-model-b"]')
+    assert select("auto", own, root=root, arch=ARM).profile.name == "also"
 
 
 def test_an_owners_profile_replaces_the_shipped_one_of_its_name(build: Build, own: Path) -> None:

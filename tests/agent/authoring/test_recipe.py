@@ -11,7 +11,7 @@ from edge_agent.errors import ConfigError
 
 
 def test_paths_with_signs_of_their_own_survive(tmp_path: Path) -> None:
-    reference, include = 'a"b\\c é\n.onnx', ("x'y", "z")
+    reference, include = 'a"b\\c é\n.onnx', ("x'y", "\U0001f4f7", "\x7f\x1f")
     change_recipe(tmp_path, reference=reference, include=include)
     assert read_recipe(tmp_path) == Recipe(reference=reference, include=include)
 
@@ -35,6 +35,12 @@ def test_what_can_not_be_changed_is_left(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError):
         change_recipe(tmp_path, include=("LICENSE",))
     assert (tmp_path / "build.toml").read_text() == text
+
+
+def test_a_path_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="isn't UTF-8"):
+        change_recipe(tmp_path, inputs="\udcff")
+    assert not (tmp_path / "build.toml").exists()
 
 
 def test_nothing_is_an_empty_one(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edge_agent.bench.report import BenchReport, Device, EngineReport
+from edge_agent.bench.report import SCHEMA, BenchReport, Cold, Device, EngineReport, Figures, Warm
 from edge_agent.bench.statistics import latency
-from edge_agent.bench.trial import COLD_STAGES, WARM_STAGES, Memory
+from edge_agent.bench.trial import Memory
 from edge_agent.types import ModelRef
 
 DEVICE = Device("generic-x86-64", None, "x86_64", "a processor", 2, 4096, "6.1")
@@ -19,19 +19,20 @@ def engine(
     wrong: str | None = None,
     p95_ms: float | None = None,
 ) -> EngineReport:
-    return EngineReport(
-        name,
+    warm = latency([warm_ms, warm_ms, p95_ms or warm_ms])
+    figures = Figures(
         version="1.0",
         threads=2,
         sample=sample,
         wrong=wrong,
-        cold_ms={stage: latency([cold_ms]) for stage in COLD_STAGES},
-        warm_ms={stage: latency([warm_ms, warm_ms, p95_ms or warm_ms]) for stage in WARM_STAGES},
+        cold_ms=Cold(*[latency([cold_ms])] * 6),
+        warm_ms=Warm(*[warm] * 4),
         memory_mib=Memory(50.0, 50.0 + mib, 50.0 + mib),
     )
+    return EngineReport(name, figures)
 
 
 def report(
     *engines: EngineReport, name: str = "acme/colour", digest: str = "sha256:1"
 ) -> BenchReport:
-    return BenchReport("0.1.0", ModelRef(name, "1.0.0", digest), DEVICE, engines)
+    return BenchReport(SCHEMA, "0.1.0", ModelRef(name, "1.0.0", digest), DEVICE, engines)

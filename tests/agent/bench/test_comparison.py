@@ -1,6 +1,6 @@
 import pytest
 
-from edge_agent.bench.comparison import compare, differences
+from edge_agent.bench.comparison import compare, differences, losses, require_comparable
 from edge_agent.bench.report import BenchReport, EngineReport
 from edge_agent.errors import BadInputError
 
@@ -36,11 +36,21 @@ def test_what_grew_by_more_than_the_threshold_is_worse(
     assert len(changes) == 4
 
 
-def test_an_engine_that_fails_now_is_worse() -> None:
-    then = report(engine("onnx"), engine("tflite"))
-    now = report(engine("onnx"), EngineReport("tflite", error="ended by SIGSEGV"))
-    worse = [one for one in compare(then, now, 1000) if one.is_regression]
-    assert [(one.engine, one.figure) for one in worse] == [("tflite", "can be used")]
+@pytest.mark.parametrize(
+    ("then", "now", "lost"),
+    [
+        (engine(), EngineReport("onnx", error="it crashed"), ["onnx fails now: it crashed"]),
+        (engine(), engine(wrong="class 2"), ["onnx answers wrongly now: class 2"]),
+        (engine(wrong="class 2"), engine(wrong="class 2"), []),
+        (EngineReport("onnx", error="it crashed"), EngineReport("onnx", error="again"), []),
+        (engine(), engine(), []),
+        (engine(), engine("tflite"), []),  # it wasn't asked for
+    ],
+)
+def test_an_engine_that_was_right_before_is_missed(
+    then: EngineReport, now: EngineReport, lost: list[str]
+) -> None:
+    assert list(losses(report(then), report(now))) == lost
 
 
 def test_an_engine_that_was_not_asked_for_is_no_regression() -> None:
@@ -48,23 +58,26 @@ def test_an_engine_that_was_not_asked_for_is_no_regression() -> None:
     assert {one.engine for one in changes} == {"onnx"}
 
 
+def test_nothing_has_no_multiple() -> None:
+    (infer, *_) = compare(report(engine(warm_ms=0.0)), report(engine(warm_ms=5.0)), 10)
+    assert (infer.ratio, infer.is_regression) == (None, True)
+
+
 @pytest.mark.parametrize(
-    ("then", "now", "said"),
+    ("then", "said"),
     [
-        (report(engine(), name="acme/other"), report(engine()), "acme/other"),
-        (report(engine("tflite")), report(engine("onnx")), "no engine in common"),
-        (report(engine(sample="a.png")), report(engine()), "'a.png'"),
+        (report(engine(), name="acme/other"), "acme/other"),
+        (report(engine(sample="a.png")), "'a.png'"),
     ],
 )
-def test_what_can_not_be_compared_is_refused(
-    then: BenchReport, now: BenchReport, said: str
-) -> None:
+def test_what_can_not_be_compared_is_refused(then: BenchReport, said: str) -> None:
     with pytest.raises(BadInputError, match=said):
-        compare(then, now, 10)
+        require_comparable(then, "acme/colour", "golden")
+    require_comparable(report(engine()), "acme/colour", "golden")
 
 
 def test_what_else_differs_is_told() -> None:
     then = report(engine("onnx"), engine("tflite"), digest="sha256:2")
     told = list(differences(then, report(engine("onnx"))))
-    assert told == ["other bytes: 1.0.0 then, 1.0.0 now", "tflite has no figures now"]
+    assert told == ["other bytes: 1.0.0 then, 1.0.0 now", "tflite wasn't measured now"]
     assert list(differences(report(engine()), report(engine()))) == []

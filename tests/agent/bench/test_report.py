@@ -21,7 +21,17 @@ def test_markdown_has_every_figure(tmp_path: Path) -> None:
     assert "| onnx | warm | infer | 5.25 | 5.25 | 5.25 | 3 |" in text
     assert "| onnx | 50.0 | 80.0 | 80.0 | 30.0 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| onnx")]
-    assert len(rows) == 5 + 4 + 1
+    assert len(rows) == 6 + 4 + 1
+
+
+def test_a_stage_that_is_missing_is_refused(tmp_path: Path) -> None:
+    reports.write(report(engine()), tmp_path / "a.json")
+    for gone in ('"infer": ', '"schema": ', '"total": '):
+        text = (tmp_path / "a.json").read_text()
+        assert gone in text
+        (tmp_path / "b.json").write_text(text.replace(gone, '"other": ', 1))
+        with pytest.raises(BadInputError, match="is no report"):
+            reports.read(tmp_path / "b.json")
 
 
 @pytest.mark.parametrize(
