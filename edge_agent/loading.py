@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -124,7 +124,8 @@ class ModelLoader(Struct, frozen=True):
         else:
             measured = self._measure_all(bundle, parts, sessions)
         chosen = fastest(measured)
-        self.notify("; ".join(_told(one) for one in measured) + f": using {chosen} from now on")
+        told = "; ".join(_told(one) for one in measured)
+        self.notify(f"{told}: using {chosen} from now on{_reason(chosen, measured)}")
         self._remember(bundle, measured)
         session = sessions[chosen]
         return LoadedModel(
@@ -223,6 +224,12 @@ class ModelLoader(Struct, frozen=True):
             self.memory.remember(bundle.ref.digest, self._fingerprint(), measured)
         except OSError as error:
             self.notify(f"the choice can't be kept, so it is measured again next time: {error}")
+
+
+def _reason(chosen: str, measured: Sequence[Measurement]) -> str:
+    """Says why the fastest isn't chosen, where it isn't."""
+    least = min((one.run_ms, one.engine) for one in measured if one.run_ms is not None)
+    return "" if least[1] == chosen else " (as fast, within noise, and preferred on this device)"
 
 
 def _told(one: Measurement) -> str:

@@ -11,9 +11,13 @@ from edge_agent.image_files import IMAGE_ENDINGS
 from edge_agent.types import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edge_agent.bundles import Contents
     from edge_agent.images import ImageLimits
 
+# Over so many inputs answers are compared, unless somebody says otherwise.
+USUAL_COUNT: Final = 200
 TENSOR_ENDINGS: Final = (".npy", ".npz", ".json")
 
 
@@ -22,8 +26,8 @@ def files(contents: Contents, place: Path, at_most: int) -> list[Path]:
 
     Args:
         contents: The model. One that takes an image is given images and ``.npz`` files, another
-            one ``.npz`` files with an array for each input; where it has one input, also
-            ``.npy`` and ``.json``.
+            one ``.npz`` and ``.json`` files that hold each input by its name; where it has one
+            input, also ``.npy``.
         place: The folder, or one file.
         at_most: How many; where there are more, these are spread evenly over the sorted names.
 
@@ -44,9 +48,13 @@ def files(contents: Contents, place: Path, at_most: int) -> list[Path]:
             path=str(place),
             hint=f"it takes files that end in {', '.join(endings)}",
         )
-    if len(found) <= at_most:
-        return found
-    return [found[index * len(found) // at_most] for index in range(at_most)]
+    return spread(found, at_most)
+
+
+def spread(files: Sequence[Path], at_most: int) -> list[Path]:
+    """Returns at most so many of the files, evenly spread."""
+    count = min(len(files), at_most)
+    return [files[index * len(files) // count] for index in range(count)]
 
 
 def request(contents: Contents, file: Path, limits: ImageLimits) -> Request:
@@ -62,8 +70,32 @@ def request(contents: Contents, file: Path, limits: ImageLimits) -> Request:
     if not is_tensor:
         return Request(contents.ref.name, str(file), image=data)
     specs = contents.description.inputs
+    if len(specs) > 1:
+        _require_names(data, file, [spec.name for spec in specs])
     values = {spec.name: tensors.read(data, str(file), spec) for spec in specs}
     return Request(contents.ref.name, str(file), tensors=values)
+
+
+def _require_names(data: bytes, file: Path, names: list[str]) -> None:
+    """Refuses one array without a name: it would feed every input that has its shape."""
+    import io
+    import zipfile
+
+    ending = file.suffix.lower()
+    named = ending == ".json" and data.lstrip().startswith(b"{")
+    if ending == ".npz":
+        try:
+            named = {f"{name}.npy" for name in names} <= {
+                *zipfile.ZipFile(io.BytesIO(data)).namelist()
+            }
+        except (zipfile.BadZipFile, ValueError, NotImplementedError):
+            return  # reading it says what is wrong
+    if not named:
+        raise BadInputError(
+            f"has no array of its own for each of the inputs {', '.join(names)}",
+            path=str(file),
+            hint="save them with numpy.savez(FILE, NAME=array, …)",
+        )
 
 
 def _endings(contents: Contents) -> tuple[str, ...]:

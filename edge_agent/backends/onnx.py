@@ -25,7 +25,7 @@ _DTYPES: Final = {
     "tensor(int16)": "int16", "tensor(int32)": "int32", "tensor(int64)": "int64",
     "tensor(bool)": "bool",
 }  # fmt: skip
-_HINT: Final = "pip install 'edge-agent[onnx]' (on RISC-V: Debian's python3-onnxruntime)"
+_HINT: Final = "pip install onnxruntime (on RISC-V: Debian's python3-onnxruntime)"
 
 
 def runtime() -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edge_agent.description import EngineFile, ModelDescription
     from edge_agent.types import Tensor
 
-_HINT: Final = "pip install 'edge-agent[tflite]'; there is no wheel for RISC-V"
+_HINT: Final = "pip install ai-edge-litert (there is no wheel for RISC-V)"
 # Held while descriptor 2 points elsewhere: two at once would leave it there.
 _STDERR: Final = Lock()
 

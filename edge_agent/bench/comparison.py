@@ -106,10 +106,15 @@ def _figures(then: Figures, now: Figures) -> Iterator[tuple[str, float, float, f
         yield "memory MiB", then.memory_mib.session, now.memory_mib.session, _NOISE_MIB
 
 
+def _called(report: BenchReport) -> str:
+    digest = report.model.digest.removeprefix("sha256:")[:12]
+    return f"{report.model.version} ({digest or 'a project'})"
+
+
 def differences(before: BenchReport, now: BenchReport) -> Iterator[str]:
     """Yields what else differs between two reports, a line each: figures depend on it."""
     if before.model.digest != now.model.digest:
-        yield f"other bytes: {before.model.version} then, {now.model.version} now"
+        yield f"other bytes: {_called(before)} then, {_called(now)} now"
     if before.device.board != now.device.board or before.device.cpu_model != now.device.cpu_model:
         then = before.device.board or before.device.cpu_model
         yield f"another machine: {then} then, {now.device.board or now.device.cpu_model} now"

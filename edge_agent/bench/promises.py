@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_agent.bench.report import EngineReport, Promise
+from edge_agent.engine_choice import Measurement, fastest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,14 +19,14 @@ def judge(
     max_latency_ms: float | None,
     max_memory_mib: float | None,
 ) -> tuple[Promise, ...]:
-    """Holds the fastest engine that answers rightly against contract and device.
+    """Holds the engine that inference would choose against contract and device.
 
     Latency is the 95th percentile of a warm answer, from the encoded input on; memory is what the
     model adds to the process at its peak.
 
     Args:
         contract: What the publisher promises.
-        engines: What was measured.
+        engines: What was measured, in this machine's order of preference.
         max_latency_ms: Above this an answer is too late on this device; None for no limit.
         max_memory_mib: What a model may take on this device; None for no limit.
 
@@ -35,7 +36,8 @@ def judge(
     right = {one.engine: one.figures for one in engines if one.figures and not one.figures.wrong}
     if not right:
         return ()
-    engine, best = min(right.items(), key=lambda one: one[1].warm_ms.total.p50)
+    engine = fastest([Measurement(name, one.warm_ms.infer.p50) for name, one in right.items()])
+    best = right[engine]
     latency_ms = best.warm_ms.total.p95
     memory_mib = None if best.memory_mib is None else best.memory_mib.session
     limits = (

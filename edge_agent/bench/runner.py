@@ -57,7 +57,7 @@ def run(plan: Plan, progress: Callable[[int, int], None] | None = None) -> list[
     for turn in range(plan.trials):
         for index, (engine, made) in enumerate(trials.items()):
             if not any(trial.error for trial in made):
-                made.append(_trial(plan, engine))
+                made.append(_trial(plan, engine, _share(plan.runs, plan.trials, turn)))
             if progress:
                 progress(turn * len(trials) + index + 1, total)
     return [summary(engine, made) for engine, made in trials.items()]
@@ -91,8 +91,12 @@ def _largest(memory: Sequence[Memory]) -> Memory:
     return Memory(round(worst.before, 2), round(worst.loaded, 2), round(worst.peak, 2))
 
 
-def _trial(plan: Plan, engine: str) -> Trial:
-    runs = -(-plan.runs // plan.trials)
+def _share(runs: int, trials: int, turn: int) -> int:
+    """Returns how many of all runs fall to one trial."""
+    return runs // trials + (turn < runs % trials)
+
+
+def _trial(plan: Plan, engine: str, runs: int) -> Trial:
     request = TrialRequest(plan.model, engine, plan.sample, _WARM_UP, runs, monotonic_ns())
     ended = child_process.run(MODULE, msgspec.json.encode(request), plan.timeout_s)
     try:

@@ -141,7 +141,7 @@ def _show_board(board: Board) -> None:
         ["profile", f"{profile.title} ({profile.name})"],
         ["chosen", f"{board.selection.reason} ({board.selection.file})"],
         ["engine order", ", ".join(profile.engines)],
-        ["memory", f"{profile.min_available_mib} MiB available, uses at most {most}"],
+        ["memory", f"{profile.min_available_mib} MiB should be available; it uses at most {most}"],
         ["latency", f"an answer is too late after {profile.max_latency_ms} ms"],
     ]
     output.table("Device profile", ["", ""], rows)

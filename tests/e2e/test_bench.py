@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from PIL import Image
 
 from tests.agent.bench.builders import engine, report
 
@@ -73,13 +74,14 @@ def test_contract_is_told_and_enforced(
     assert run("bench", *FEW, "--enforce").code == code
 
 
-def test_a_wrong_golden_answer_is_told(run: Run, publisher: Publisher) -> None:
+def test_a_wrong_golden_answer_is_told(run: Run, publisher: Publisher, tmp_path: Path) -> None:
     changed = MODEL_YAML.replace("{index: 1,", "{index: 2,")
     publisher.put("model.yaml", changed.encode())
     resign(publisher)
     told = run("bench", *FEW, "--report", "wrong.json")
     assert (told.code, "onnx: wrong answer to the golden input: class 1" in told.out) == (0, True)
-    enforced = run("bench", *FEW, "--enforce")
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "red.png")
+    enforced = run("bench", "red.png", *FEW, "--enforce")  # whatever is measured
     assert enforced.code == 6
     assert "no engine here answers the golden input rightly" in enforced.err
 

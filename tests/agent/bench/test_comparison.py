@@ -79,5 +79,5 @@ def test_what_can_not_be_compared_is_refused(then: BenchReport, said: str) -> No
 def test_what_else_differs_is_told() -> None:
     then = report(engine("onnx"), engine("tflite"), digest="sha256:2")
     told = list(differences(then, report(engine("onnx"))))
-    assert told == ["other bytes: 1.0.0 then, 1.0.0 now", "tflite wasn't measured now"]
+    assert told == ["other bytes: 1.0.0 (2) then, 1.0.0 (1) now", "tflite wasn't measured now"]
     assert list(differences(report(engine()), report(engine()))) == []

@@ -18,6 +18,13 @@ def test_the_fastest_engine_must_keep_the_promise() -> None:
     }
 
 
+def test_it_is_the_engine_that_inference_would_choose() -> None:
+    """At most 10 % slower, the first in the order of preference is taken."""
+    contract = Contract(latency_ms=6.0)
+    found = verdicts(contract, engine("onnx", warm_ms=5.4), engine("tflite", warm_ms=5.0))
+    assert found == {"contract.latency_ms": (True, "onnx")}
+
+
 def test_latency_is_the_95th_percentile() -> None:
     contract = Contract(latency_ms=6.0)
     assert verdicts(contract, engine(warm_ms=5.0, p95_ms=7.0)) == {

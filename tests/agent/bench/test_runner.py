@@ -45,6 +45,13 @@ def test_a_failed_engine_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert steps == [(1, 2), (2, 2)]
 
 
+@pytest.mark.parametrize(("runs", "trials"), [(100, 3), (2, 3), (1, 1), (7, 7)])
+def test_runs_are_spread_exactly(runs: int, trials: int) -> None:
+    shares = [runner._share(runs, trials, turn) for turn in range(trials)]
+    assert sum(shares) == runs
+    assert max(shares) - min(shares) <= 1
+
+
 def test_a_trial_survives_its_journey() -> None:
     one = trial(1.5)
     assert msgspec.json.decode(msgspec.json.encode(one), type=Trial) == one
