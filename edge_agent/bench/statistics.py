@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_Milliseconds = Annotated[float, Meta(ge=0)]
 
 
 class Latency(Struct, frozen=True):
@@ -21,10 +24,10 @@ class Latency(Struct, frozen=True):
         runs: How many there were.
     """
 
-    p50: float
-    p95: float
-    p99: float
-    runs: int
+    p50: _Milliseconds
+    p95: _Milliseconds
+    p99: _Milliseconds
+    runs: Annotated[int, Meta(ge=1)]
 
 
 def latency(times_ms: Sequence[float]) -> Latency:

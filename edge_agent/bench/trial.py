@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 
 class TrialRequest(Struct, frozen=True):
@@ -25,6 +27,9 @@ class TrialRequest(Struct, frozen=True):
     spawned_ns: int
 
 
+_Mebibytes = Annotated[float, Meta(ge=0)]
+
+
 class Memory(Struct, frozen=True):
     """Resident memory of the process, in MiB.
 
@@ -34,9 +39,9 @@ class Memory(Struct, frozen=True):
         peak: The most that it ever was from then on.
     """
 
-    before: float
-    loaded: float
-    peak: float
+    before: _Mebibytes
+    loaded: _Mebibytes
+    peak: _Mebibytes
 
     @property
     def session(self) -> float:

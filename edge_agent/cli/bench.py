@@ -48,7 +48,10 @@ def bench(
     runs: Annotated[int, typer.Option(min=1, max=100_000, help="Warm answers an engine.")] = 100,
     trials: Annotated[int, typer.Option(min=1, max=100, help="Cold starts an engine.")] = 3,
     timeout: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="The longest that one trial may take.")
+        float,
+        typer.Option(
+            min=1, max=86_400, metavar="SECONDS", help="The longest that one trial may take."
+        ),
     ] = 120,
     report: Annotated[
         Path | None,

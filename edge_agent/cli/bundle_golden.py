@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output
+from edge_agent.cli import options, output, watchdog
 from edge_agent.errors import ConfigError
 
 _SHOWN = 8
@@ -41,8 +42,11 @@ def golden(
     """
     from edge_agent.authoring.golden_input import keep
 
+    if tolerance is not None and not math.isfinite(tolerance):
+        raise ConfigError(f"--tolerance can't be {tolerance}", hint="it is a finite number")
     agent = Agent(configuration.load(), output.notice)
-    kept = keep(agent, project, image, _tensors(inputs or []), tolerance)
+    with watchdog.watched("answering"):
+        kept = keep(agent, project, image, _tensors(inputs or []), tolerance)
     if json:
         output.document(
             {

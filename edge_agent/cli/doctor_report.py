@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -33,7 +34,8 @@ class Part(NamedTuple):
     def as_text(self) -> str:
         """Returns it as a cell of the table."""
         found = ", ".join(f"{what}: {count}" for what, count in self.counts.items())
-        return f"{self.problem or found} ({self.path})"
+        missing = "" if os.path.lexists(self.path) else ", which isn't there yet"
+        return f"{self.problem or found} ({self.path}{missing})"
 
 
 class Board(NamedTuple):

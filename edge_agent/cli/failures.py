@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from edge_agent import errors
@@ -82,7 +83,8 @@ def report(error: Exception, as_json_document: bool) -> int:
             `ThresholdError` has printed one already: that of the figures.
     """
     if as_json_document and not isinstance(error, errors.ThresholdError):
-        output.document({"schema": ERROR_SCHEMA, "error": as_json(error)})
+        with suppress(OSError):  # standard output may be what failed; the exit code tells as well
+            output.document({"schema": ERROR_SCHEMA, "error": as_json(error)})
     output.notice(sentence(error))
     hint = getattr(error, "hint", None)
     if hint:

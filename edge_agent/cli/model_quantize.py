@@ -10,7 +10,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output
+from edge_agent.cli import options, output, watchdog
 from edge_agent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def quantize(
         project, scheme, how, at_most, inputs, reference, output_file, force=force
     )
     with output.tidy_interrupt():  # temporary copies of the model are removed
-        made = quantise(Agent(configuration.load(), output.notice), request, output.counter)
+        made = quantise(Agent(configuration.load(), output.notice), request, watchdog.watched)
     if json:
         output.document(_document(request, made))
     else:
@@ -184,6 +184,8 @@ def _print(request: QuantiseRequest, made: Quantised) -> None:
             )
     if made.written:
         output.line(f"model.yaml names {made.file} now; build.toml names its reference")
+    if made.earlier:
+        output.line(f"{made.earlier}, which it named before, is still there")
 
 
 def _operators(made: Quantised) -> str:

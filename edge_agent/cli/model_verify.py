@@ -9,7 +9,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output
+from edge_agent.cli import options, output, watchdog
 from edge_agent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,10 +94,14 @@ def _measured(
         raise ConfigError("there is nothing to compare on", hint="say --inputs DIR")
     files = samples.files(contents, inputs, at_most)
     fp32 = None if reference is None else verification.read_reference(reference)
-    with output.counter(f"comparing on {len(files)} inputs") as progress:
-        return verification.verify(
-            agent, contents, files, fp32, per_layer=per_layer, progress=progress
-        )
+    if per_layer and fp32 is None:
+        raise ConfigError("layers can't be compared without the FP32 reference")
+    with watchdog.watched(f"comparing on {len(files)} inputs") as progress:
+        made = verification.verify(agent, contents, files, fp32, progress)
+        if per_layer and fp32 is not None:
+            found = verification.compare_layers(agent, contents, files, fp32, progress)
+            made = made.with_layers(found)
+    return made
 
 
 def _require_folder(place: Path | None) -> None:

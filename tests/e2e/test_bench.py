@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,21 @@ def test_the_folder_that_it_runs_in_lends_no_module(
     script = "import sys; sys.path.remove(''); from edge_agent.cli.main import main; main()"
     done = run("bench", *FEW, script=script)
     assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("command", [("bench", *FEW), ("doctor",), ("bundle", "lint", "./bundle")])
+def test_a_full_standard_output_is_one_line(
+    publisher: Publisher, environment: dict[str, str], command: tuple[str, ...]
+) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "edge_agent", *command, "--json"],
+            cwd=publisher.bundle.parent,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("No space left on device")
+    assert "Traceback" not in done.stderr

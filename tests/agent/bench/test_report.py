@@ -34,6 +34,17 @@ def test_a_stage_that_is_missing_is_refused(tmp_path: Path) -> None:
             reports.read(tmp_path / "b.json")
 
 
+def test_figures_below_zero_are_refused(tmp_path: Path) -> None:
+    reports.write(report(engine(warm_ms=5.25)), tmp_path / "a.json")
+    text = (tmp_path / "a.json").read_text()
+    for figure in ('"p50": 5.25', '"peak": 80.0', '"runs": 3'):
+        assert figure in text
+        name, _, value = figure.partition(" ")
+        (tmp_path / "b.json").write_text(text.replace(figure, f"{name} -{value}", 1))
+        with pytest.raises(BadInputError, match="is no report"):
+            reports.read(tmp_path / "b.json")
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"{}", b"[]", b"\xff\xfe", b'{"schema": "edge-agent/bench/v2"}', b"[" * 100_000],

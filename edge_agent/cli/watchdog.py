@@ -1,0 +1,69 @@
+"""Ends a command whose model never answers: an engine hears nothing while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
+from typing import Final
+
+from edge_agent.cli import failures, output
+
+# Far beyond what one input takes anywhere, and near enough for somebody who waits.
+STEP_TIMEOUT_S: Final = 600.0
+
+
+@contextmanager
+def watched(what: str) -> Iterator[output.Progress]:
+    """Shows progress as `output.counter` does, and bounds the time of each step.
+
+    A step that takes too long ends the process with the exit code of an engine that failed. Files
+    are written when the work is done, and then whole, so that nothing is left half-done.
+
+    Args:
+        what: What goes on, such as ``calibrating``.
+
+    Yields:
+        A callback (steps done, steps in all).
+    """
+    dog = _Watchdog(what)
+    try:
+        with output.counter(what) as shown:
+
+            def step(done: int, total: int) -> None:
+                dog.start_step()
+                if shown:
+                    shown(done, total)
+
+            yield step
+    finally:
+        dog.stop()
+
+
+class _Watchdog:
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._done = Event()
+        self.start_step()
+        Thread(target=self._watch, name="edge-agent-watchdog", daemon=True).start()
+
+    def start_step(self) -> None:
+        self._until = monotonic() + STEP_TIMEOUT_S
+
+    def stop(self) -> None:
+        self._done.set()
+
+    def _watch(self) -> None:
+        while not self._done.wait(max(0.0, self._until - monotonic())):
+            if monotonic() >= self._until:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
+        output.notice(f"{self._what}: one input took longer than {STEP_TIMEOUT_S:g} s: gave up")
+        output.hint("the model may never end: edge-agent bundle lint looks at it with a deadline")
+        os._exit(failures.UNAVAILABLE)
