@@ -41,7 +41,7 @@ def difference(
         outputs: Raw outputs by name.
 
     Returns:
-        What is wrong, one clause; None where the answer is right.
+        What is wrong, one clause that stands after a colon; None where the answer is right.
     """
     golden = bundle.description.golden
     if golden is None:
@@ -50,15 +50,21 @@ def difference(
     if top is not None:
         best = labels[0]
         if best.index != top.index or abs(best.score - top.score) > top.tolerance:
+            digits = 3 if best.index != top.index else _digits(best.score, top.score)
             return (
-                f"class {best.index} ({best.label}) with {best.score:.3f} instead of class "
-                f"{top.index} with {top.score:.3f}"
+                f"class {best.index} ({best.label}) with {best.score:.{digits}f} instead of class "
+                f"{top.index} with {top.score:.{digits}f}"
             )
     for expected in golden.outputs:
         wrong = _output_difference(bundle, expected.file, outputs[expected.name])
         if wrong > expected.tolerance:
             return f"the output {expected.name!r} is off by {wrong:.4g}"
     return None
+
+
+def _digits(one: float, other: float) -> int:
+    """Returns how many decimals tell two scores apart, three at least."""
+    return next((n for n in range(3, 18) if f"{one:.{n}f}" != f"{other:.{n}f}"), 18)
 
 
 def _output_difference(bundle: Contents, file: str, have: Tensor) -> float:

@@ -6,208 +6,93 @@ but wrong answers, so docs/BUNDLES.md says how to check it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from edge_agent import description as descriptions
 from edge_agent import model_yaml
 from edge_agent.authoring import sections
-from edge_agent.authoring.drafting import layouts, presets
+from edge_agent.authoring.drafting.draft import draft
+from edge_agent.authoring.drafting.model_facts import ModelFacts
+from edge_agent.authoring.drafting.parts import image_input
+from edge_agent.authoring.native_tensors import shown
+from edge_agent.authoring.noise import are_probabilities, noise
 from edge_agent.backends import onnx
 from edge_agent.errors import BadInputError, ModelFileError
+from edge_agent.model_yaml import HOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from edge_agent.authoring.drafting.parts import ImageInput, Wishes
     from edge_agent.backends.base import ModelFile, Session
-    from edge_agent.backends.binding import NativeTensor
     from edge_agent.description import ModelDescription
-    from edge_agent.types import Tensor
+
+_CHANNELS: Final = (1, 3)
 
 
-@dataclass(frozen=True, slots=True)
-class Classifier:
-    """An image classifier as its file shows it.
-
-    Attributes:
-        image: Its input, four axes.
-        scores: The output with one score a class.
-        layout: Order of the image's axes.
-        size: (height, width) in pixels.
-        channels: 1 or 3.
-    """
-
-    image: NativeTensor
-    scores: NativeTensor
-    layout: str
-    size: tuple[int, int]
-    channels: int
-
-    @property
-    def axes(self) -> tuple[int | str, ...]:
-        """Shape of the input, its batch axis named where it is open."""
-        batch = self.image.shape[0] or "batch"
-        if self.layout == "NCHW":
-            return (batch, self.channels, *self.size)
-        return (batch, *self.size, self.channels)
-
-
-def look(
-    model: ModelFile,
-    path: str,
-    classes: int,
-    layout: str | None,
-    side: int | None,
-    output: str | None,
-) -> Classifier:
-    """Finds out what can be known of a classifier.
+def describe(model: ModelFile, path: str, wishes: Wishes, file: str) -> dict[str, Any]:
+    """Returns the content of a model.yaml, with softmax assumed and without a golden input.
 
     Args:
         model: The ONNX file.
         path: Its name, for messages.
-        classes: How many labels there are.
-        layout: The layout, where the file leaves it open.
-        side: Height and width in pixels, where the file leaves them open.
-        output: The output with the scores, where several could be.
+        wishes: What its author says, and what is assumed; the order of channels is RGB.
+        file: Path of the model file inside the bundle.
 
     Raises:
         ModelFileError: ONNX Runtime refuses it, or it is no classifier of images.
         BadInputError: It leaves something open, or the labels don't fit.
     """
-    image, scores = _the_two_tensors(model, path, classes, output)
-    layout = _layout(image, path, layout)
-    height, width = image.shape[2:4] if layout == "NCHW" else image.shape[1:3]
-    height, width = height or side, width or side
-    if height is None or width is None:
+    inputs, outputs = onnx.describe(model, path)
+    facts = ModelFacts("onnx", tuple(inputs), tuple(outputs), axes={})
+    image = image_input(facts, wishes)
+    if len(inputs) != 1 or image is None:
+        raise ModelFileError(
+            f"is no classifier of images: it takes {shown(inputs)}",
+            path=path,
+            hint="write a model.yaml for it: docs/BUNDLES.md",
+        )
+    _require_known(image, path, wishes.layout)
+    wishes = replace(wishes, color="GRAY" if image.channels == 1 else "RGB")
+    value = draft(facts, wishes, file, "softmax").value
+    if value["postprocess"]["output"] == HOLE:
         raise BadInputError(
-            f"the input {image.name!r} leaves the image's size open",
+            f"several outputs could hold the scores: {shown(outputs)}",
+            path=path,
+            hint="say --output NAME",
+        )
+    return value
+
+
+def _require_known(image: ImageInput, path: str, said: str | None) -> None:
+    if image.layout is None or image.channels not in _CHANNELS:
+        raise BadInputError(
+            f"the layout of the input {shown([image.tensor])} can't be {said or 'told'}",
+            path=path,
+            hint="say --layout NCHW or --layout NHWC",
+        )
+    if image.size is None:
+        raise BadInputError(
+            f"the input {image.tensor.name!r} leaves the image's size open",
             path=path,
             hint="say --size PIXELS",
         )
-    channels = image.shape[1 if layout == "NCHW" else 3] or 3
-    return Classifier(image, scores, layout, (height, width), channels)
 
 
-def describe(found: Classifier, name: str, version: str, file: str, preset: str) -> dict[str, Any]:
-    """Builds the content of model.yaml, with softmax assumed and without a golden input.
+def activation(value: dict[str, Any], session: Session) -> str:
+    """Tells probabilities from logits by what the model answers to noise.
 
     Args:
-        found: The classifier.
-        name: Bundle name.
-        version: Semantic version.
-        file: Path of the model file inside the bundle.
-        preset: One of `presets.PRESETS`, for models that take floats.
-    """
-    scaling = presets.PRESETS[preset]
-    short = layouts.short_side(found.size)
-    preprocess: dict[str, Any] = {
-        "input": found.image.name,
-        "color": "GRAY" if found.channels == 1 else "RGB",
-        "resize": {"rule": "shortest-side", "size": [short, short], "filter": scaling.filter},
-        "crop": {"rule": "center", "size": list(found.size)},
-    }
-    arithmetic = presets.normalize(preset, found.channels)
-    if found.image.dtype != "uint8" and arithmetic:
-        preprocess["normalize"] = arithmetic
-    return {
-        "schema": descriptions.SCHEMA,
-        "name": name,
-        "version": version,
-        "task": "image-classification",
-        "inputs": [
-            {
-                "name": found.image.name,
-                "dtype": found.image.dtype,
-                "shape": list(found.axes),
-                "layout": found.layout,
-            }
-        ],
-        "outputs": [
-            {
-                "name": found.scores.name,
-                "dtype": found.scores.dtype,
-                "shape": [axis or f"axis{i}" for i, axis in enumerate(found.scores.shape)],
-            }
-        ],
-        "engines": [{"engine": "onnx", "file": file}],
-        "preprocess": preprocess,
-        "postprocess": {
-            "kind": "classification",
-            "output": found.scores.name,
-            "activation": "softmax",
-            "labels": "labels.json",
-        },
-    }
-
-
-def activation(found: Classifier, session: Session) -> str:
-    """Tells probabilities from logits by what the model answers to noise.
+        value: The content of its model.yaml.
+        session: The model.
 
     Returns:
         ``none`` where the scores are probabilities already, else ``softmax``.
     """
-    shape = tuple(axis if isinstance(axis, int) else 1 for axis in found.axes)
-    scores = session.run({found.image.name: noise(shape, found.image.dtype)})[found.scores.name]
-    return "none" if are_probabilities(scores) else "softmax"
-
-
-def noise(shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Returns random pixels: 0 to 255 as uint8, else 0 to 1."""
-    import numpy as np
-
-    pixels = np.random.default_rng(0).integers(0, 256, shape)
-    return (pixels if dtype == "uint8" else pixels / 255).astype(dtype)
-
-
-def are_probabilities(scores: Tensor) -> bool:
-    """Tells probabilities from logits: none is negative, and together they make one."""
-    values = scores.astype("float64")
-    return abs(float(values.sum()) - 1) < 1e-2 and float(values.min()) >= 0
+    spec, output = value["inputs"][0], value["postprocess"]["output"]
+    shape = tuple(axis if isinstance(axis, int) else 1 for axis in spec["shape"])
+    outputs = session.run({spec["name"]: noise(shape, spec["dtype"])})
+    return "none" if are_probabilities(outputs[output]) else "softmax"
 
 
 def parse(value: dict[str, Any]) -> ModelDescription:
     """Parses the content of a model.yaml as a device will."""
     return model_yaml.parse(sections.to_yaml(value))
-
-
-def _the_two_tensors(
-    model: ModelFile, path: str, classes: int, output: str | None
-) -> tuple[NativeTensor, NativeTensor]:
-    inputs, outputs = onnx.describe(model, path)
-    if len(inputs) != 1 or len(inputs[0].shape) != 4:
-        raise ModelFileError(
-            f"is no classifier of images: it takes {_shown(inputs)}",
-            path=path,
-            hint="write a model.yaml for it: docs/BUNDLES.md",
-        )
-    if inputs[0].dtype not in ("float32", "float16", "uint8"):
-        raise ModelFileError(f"takes images as {inputs[0].dtype}", path=path)
-    fitting = [one for one in outputs if one.shape and one.shape[-1] in (classes, None)]
-    if output is not None:
-        fitting = [one for one in fitting if one.name == output]
-    if not fitting:
-        raise BadInputError(
-            f"there are {classes} labels, but the model's output is {_shown(outputs)}", path=path
-        )
-    if len(fitting) > 1:
-        raise BadInputError(
-            f"several outputs could hold the scores: {_shown(fitting)}",
-            path=path,
-            hint="say --output NAME",
-        )
-    return inputs[0], fitting[0]
-
-
-def _layout(image: NativeTensor, path: str, said: str | None) -> str:
-    layout = layouts.told(image.shape, said)
-    if layout:
-        return layout
-    raise BadInputError(
-        f"the layout of the input {_shown([image])} can't be {said or 'told'}",
-        path=path,
-        hint="say --layout NCHW or --layout NHWC",
-    )
-
-
-def _shown(tensors: Sequence[NativeTensor]) -> str:
-    return ", ".join(f"{one.name} {[axis or '?' for axis in one.shape]}" for one in tensors)

@@ -28,13 +28,15 @@ class Project(Contents):
     """A project that is whole enough to run.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where the files lie that go into the bundle.
+        home: Where its build.toml lies: elsewhere, where `folder` is a copy.
         recipe: Its build.toml, empty where there is none.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
         self.folder = folder
-        self.recipe = read_recipe(folder)
+        self.home = home or folder
+        self.recipe = read_recipe(self.home)
         self.description = _described(folder)
         self.ref = ModelRef(self.description.name, self.description.version, "")
 
@@ -56,11 +58,11 @@ class Project(Contents):
 
     def reference(self, given: Path | None = None) -> Path | None:
         """Returns the FP32 model to compare with: the one given, or build.toml's."""
-        return given or (self.folder / self.recipe.reference if self.recipe.reference else None)
+        return given or (self.home / self.recipe.reference if self.recipe.reference else None)
 
     def inputs(self, given: Path | None = None) -> Path | None:
         """Returns the folder of inputs: the one given, or build.toml's."""
-        return given or (self.folder / self.recipe.inputs if self.recipe.inputs else None)
+        return given or (self.home / self.recipe.inputs if self.recipe.inputs else None)
 
 
 def is_project(path: Path) -> bool:
@@ -83,6 +85,21 @@ def open_project(folder: Path) -> Project:
     return Project(folder)
 
 
+def require_no_links(folder: Path, name: str) -> None:
+    """Refuses a file that lies elsewhere: no part of its path below the project may be a link.
+
+    Raises:
+        BadInputError: One is.
+    """
+    path = folder
+    for part in name.split("/"):
+        path = path / part
+        if path.is_symlink():
+            raise BadInputError(
+                "is a symbolic link", path=str(path), hint="put the file itself there"
+            )
+
+
 def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
     """Reads a file of a project.
 
@@ -94,6 +111,7 @@ def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
     path = folder / name
     try:
         check_name(name)
+        require_no_links(folder, name)
         data = read_regular(path, max_bytes, follow_links=False)
     except SigningError as error:
         raise BadInputError(str(error), path=str(path)) from error

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from edge_agent.authoring import classifier, sections
+from edge_agent.authoring import classifier, naming, sections
 from edge_agent.authoring.development_key import DEV_NAMES, development_key
-from edge_agent.authoring.drafting import naming
+from edge_agent.authoring.drafting.parts import Wishes
+from edge_agent.authoring.drafting.postprocess import LABELS_FILE
+from edge_agent.authoring.golden_section import SCORE_TOLERANCE
 from edge_agent.authoring.source_files import read, read_labels, read_model
 from edge_agent.authoring.staging import require_free, written
+from edge_agent.bundles import DESCRIPTION_FILE
 from edge_agent.description import digest_of_pipeline
 from edge_agent.errors import BadInputError
 from edge_agent.pipeline import Pipeline
@@ -22,12 +25,9 @@ from edge_signing.bundle import sign_directory
 
 if TYPE_CHECKING:
     from edge_agent.app import Agent
-    from edge_agent.authoring.classifier import Classifier
     from edge_agent.backends.base import ModelFile, Session
     from edge_agent.types import ScoredLabel
     from edge_signing.ed25519 import PrivateKey
-
-_GOLDEN_TOLERANCE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,38 +109,48 @@ def _contents(
     agent: Agent, request: QuickRequest, model: ModelFile, labels: tuple[str, ...]
 ) -> tuple[dict[str, Any], dict[str, bytes], tuple[str, ...], str | None]:
     """Returns model.yaml, all files by name, what was assumed, and the golden answer."""
-    found = classifier.look(
-        model, str(request.model), len(labels), request.layout, request.size, request.output
+    wishes = Wishes(
+        _name(request),
+        request.version,
+        task="image-classification",
+        labels=labels,
+        preset=request.preset,
+        layout=request.layout,
+        size=request.size,
+        resize="shortest-side",
+        output=request.output,
     )
     weights = f"weights/{naming.slug(request.model.stem)}.onnx"
-    value = classifier.describe(found, _name(request), request.version, weights, request.preset)
+    value = classifier.describe(model, str(request.model), wishes, weights)
     described = classifier.parse(value)
     session = agent.loader.load_session(model, described, described.engines[0])
-    value["postprocess"]["activation"] = classifier.activation(found, session)
-    told = _assumptions(found, value, request.preset)
+    value["postprocess"]["activation"] = classifier.activation(value, session)
+    told = _assumptions(value, request.preset)
     files = {weights: model.data} | {f"weights/{at}": data for at, data in model.external.items()}
     answer = None
     if request.golden:
         best, image = _golden(agent, request.golden, value, labels, session)
         name = f"golden/{naming.slug(request.golden.stem)}{request.golden.suffix.lower()}"
-        top = {"index": best.index, "score": best.score, "tolerance": _GOLDEN_TOLERANCE}
+        top = {"index": best.index, "score": best.score, "tolerance": SCORE_TOLERANCE}
         value["golden"] = {"image": name, "top": top}
         files[name] = image
         answer = f"{best.label} {best.score:.3f}"
     value["pipeline_digest"] = digest_of_pipeline(classifier.parse(value))
-    files["model.yaml"] = sections.to_yaml(value)
-    files["labels.json"] = msgspec.json.encode(labels)
+    files[DESCRIPTION_FILE] = sections.to_yaml(value)
+    files[LABELS_FILE] = msgspec.json.encode(labels)
     return value, files, told, answer
 
 
-def _assumptions(found: Classifier, value: Mapping[str, Any], preset: str) -> tuple[str, ...]:
-    height, width = found.size
-    softmax = value["postprocess"]["activation"] == "softmax"
+def _assumptions(value: Mapping[str, Any], preset: str) -> tuple[str, ...]:
+    (image,) = value["inputs"]
+    rules, scores = value["preprocess"], value["postprocess"]
+    height, width = rules["crop"]["size"]
+    softmax = scores["activation"] == "softmax"
     return (
-        f"{found.layout} images of {height}x{width}, {value['preprocess']['color']}, "
+        f"{image['layout']} images of {height}x{width}, {rules['color']}, "
         "short side resized, centre cropped",
-        "pixel values 0 to 255" if found.image.dtype == "uint8" else f"pixel values: {preset}",
-        f"the output {found.scores.name!r} holds "
+        "pixel values 0 to 255" if image["dtype"] == "uint8" else f"pixel values: {preset}",
+        f"the output {scores['output']!r} holds "
         + ("logits, so softmax follows" if softmax else "probabilities"),
     )
 

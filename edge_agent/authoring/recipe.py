@@ -24,7 +24,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
     """A build.toml. Paths are relative to the project's folder.
 
     Attributes:
-        reference: The FP32 model (.onnx) that answers are compared with.
+        reference: The FP32 model (.onnx or .tflite) that answers are compared with.
         inputs: Folder of images, or of .npz and .npy files, for calibration and the drift gate.
         include: Further files of the project that go into the bundle, such as a licence.
     """

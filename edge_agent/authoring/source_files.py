@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from edge_agent.backends.base import ModelFile
 from edge_agent.bundles import MAX_MODEL_BYTES
@@ -13,6 +13,8 @@ from edge_agent.labels import MAX_LABELS_BYTES, parse_labels
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+ENGINES: Final = {".onnx": "onnx", ".tflite": "tflite"}
 
 
 def read(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:

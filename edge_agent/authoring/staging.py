@@ -1,18 +1,27 @@
-"""Writing a folder so that it appears under its name whole, or not at all."""
+"""Writing a folder so that it appears under its name whole, or not at all.
+
+It is written beside its place, in a folder that is locked while its writer lives: what a crash has
+left can be told from what is being written, and the next writer for the same place removes it.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from edge_agent.errors import BadInputError
-from edge_signing.durable import fsync_directory, write_durably
+from edge_signing.durable import fsync_directory, give_name, write_durably
 
 _FOLDER_MODE: Final = 0o755
+# A name must not pass NAME_MAX (255 bytes), however long that of the place is.
+_KEPT: Final = 40
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Source: renameat2(2).
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -35,20 +44,58 @@ def staged(out: Path) -> Iterator[Path]:
     What an earlier run for the same place has left is removed, if its process has gone.
 
     Args:
-        out: The place; the folders above it are made.
+        out: The place; the folders above it are made, and removed again where they stay empty.
 
     Raises:
         OSError: Something can't be written; the error names the place.
     """
-    _sweep(out)
-    staging = out.with_name(f".{out.name}.{os.getpid()}.staging")
+    missing = [one for one in out.parents if not one.exists()]
     try:
-        staging.mkdir(parents=True)
-        yield staging
+        with _locked(out) as staging:
+            yield staging
     except OSError as error:
+        if _is_elsewhere(error, out):
+            raise
         raise OSError(error.errno, f"can't be written: {error.strerror}", str(out)) from error
     finally:
+        with suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[Path]:
+    """Yields a new folder beside a place, locked until it is removed."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(out)
+    staging, descriptor = _create_locked(out)
+    try:
+        yield staging
+    finally:
         shutil.rmtree(staging, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _create_locked(out: Path) -> tuple[Path, int]:
+    while True:
+        staging = out.with_name(f".{out.name[:_KEPT]}.{os.urandom(8).hex()}.staging")
+        staging.mkdir()
+        with suppress(FileNotFoundError):  # somebody swept it before it was locked
+            descriptor = os.open(staging, _FOLDER)
+            with suppress(OSError):  # a file system without locks: then nobody else gets one either
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if staging.exists():
+                return staging, descriptor
+            os.close(descriptor)
+
+
+def _is_elsewhere(error: OSError, out: Path) -> bool:
+    """Whether an error names a file that has nothing to do with the place."""
+    if not isinstance(error.filename, str):
+        return False
+    path, place = Path(error.filename).absolute(), out.absolute()
+    beside = str(path).startswith(str(place.with_name(f".{place.name[:_KEPT]}.")))
+    return not beside and path != place and path not in place.parents
 
 
 @contextmanager
@@ -82,8 +129,8 @@ def make_folders(root: Path, name: str) -> None:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
 
 
-def place_folder(made: Path, out: Path) -> None:
-    """Gives a finished folder its name, in the place of a folder that has it.
+def place_folder(made: Path, out: Path, *, replace: bool = False) -> None:
+    """Gives a finished folder its name.
 
     At every moment a whole one has that name, where the system can exchange two names in one step;
     elsewhere there is a moment without any.
@@ -91,23 +138,55 @@ def place_folder(made: Path, out: Path) -> None:
     Args:
         made: The folder, on the same file system. Afterwards what it replaced may have its name.
         out: Its name.
+        replace: Whether it takes the place of a folder that has this name.
+
+    Raises:
+        BadInputError: Something has the name, and isn't to be replaced.
     """
     folders = [made, *(one for one in made.rglob("*") if one.is_dir())]
     for folder in folders:
         folder.chmod(_FOLDER_MODE)  # whatever the umask was
         fsync_directory(folder)
     if not os.path.lexists(out):
-        made.rename(out)
+        _rename(made, out)
+    elif not replace:
+        raise _taken(out)
     elif not _exchanged(made, out):
-        out.rename(made.with_name("replaced"))
+        earlier = out.rename(made.with_name("replaced"))
+        try:
+            made.rename(out)
+        except OSError:
+            earlier.rename(out)
+            raise
+    fsync_directory(out.parent)
+
+
+def place_file(made: Path, out: Path, *, replace: bool = False) -> None:
+    """Gives a finished file its name; for arguments and errors see `place_folder`."""
+    if replace:
+        made.replace(out)
+    else:
+        try:
+            give_name(made, out)
+        except FileExistsError as error:
+            raise _taken(out) from error
+    fsync_directory(out.parent)
+
+
+def _rename(made: Path, out: Path) -> None:
+    """Renames a folder; rename(2) replaces no file, and no folder that holds anything."""
+    try:
         made.rename(out)
-    fsync_directory(out.parent)
+    except OSError as error:
+        if os.path.lexists(out):
+            raise _taken(out) from error
+        raise
 
 
-def place_file(made: Path, out: Path) -> None:
-    """Gives a finished file its name, in the place of a file that has it."""
-    made.replace(out)
-    fsync_directory(out.parent)
+def _taken(out: Path) -> BadInputError:
+    return BadInputError(
+        "has appeared meanwhile", path=str(out), hint="look what it is, and try again"
+    )
 
 
 def _exchanged(one: Path, other: Path) -> bool:
@@ -124,14 +203,17 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _sweep(out: Path) -> None:
-    if not out.parent.is_dir():
-        return
+    pattern = re.compile(rf"\.{re.escape(out.name[:_KEPT])}\.[0-9a-f]{{16}}\.staging", re.DOTALL)
     for one in out.parent.iterdir():
-        start, _, rest = one.name.rpartition(f".{out.name}.")
-        pid = rest.removesuffix(".staging")
-        if not start and rest.endswith(".staging") and pid.isdigit() and not _is_running(pid):
-            shutil.rmtree(one, ignore_errors=True)
+        if pattern.fullmatch(one.name):
+            _remove_if_dead(one)
 
 
-def _is_running(pid: str) -> bool:
-    return os.path.exists(f"/proc/{pid}")
+def _remove_if_dead(staging: Path) -> None:
+    with suppress(OSError):  # its writer lives, it is another user's, or it has gone
+        descriptor = os.open(staging, _FOLDER)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(staging, ignore_errors=True)
+        finally:
+            os.close(descriptor)

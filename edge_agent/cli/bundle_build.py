@@ -11,7 +11,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import key_files, options, output
+from edge_agent.cli import key_files, options, output, watchdog
 from edge_agent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def build(
         bool, typer.Option("--no-verify", help="Don't compare answers with the reference's.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace an earlier bundle; build one that drifts.")
+        bool, typer.Option("--force", help="Replace an earlier build; build what drifts.")
     ] = False,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Private key: a name, or a .key file.")
@@ -49,7 +49,8 @@ def build(
 ) -> None:
     """Check a project and write its bundle: a folder, and the same as one .tar.
 
-    The same project gives the same bytes, wherever and whenever it is built. Without --key the
+    The same project, agent and engine versions give the same bytes on machines of one kind (CPU),
+    whatever path, date, locale: figures that the gate measured are in the bundle. Without --key the
     bundle is unsigned: `bundle sign` signs folder or .tar later, where the key is.
     """
     from edge_agent.authoring.building.build import BuildRequest
@@ -67,7 +68,8 @@ def build(
         key=private,
         created=_created(),
     )
-    built = run(agent, request)
+    with watchdog.watched("comparing answers") as progress:
+        built = run(agent, request, progress)
     for warning in built.warnings:
         output.notice(f"{project / warning.place}: {warning.code}: {warning.message}")
     if json:

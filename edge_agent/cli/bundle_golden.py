@@ -18,18 +18,23 @@ _SHOWN = 8
 
 def golden(
     project: Annotated[Path, typer.Argument(metavar="PROJECT", help="The project's folder.")],
-    image: Annotated[
-        Path | None, typer.Argument(metavar="IMAGE", help="An image whose answer you know.")
+    sample: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SAMPLE]",
+            help="An image, or a .npz with an array for each input, whose answer you know.",
+            show_default="the golden input that is there",
+        ),
     ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", metavar="NAME=FILE", help="A tensor: .npy, .npz or .json."),
     ] = None,
     tolerance: Annotated[
-        float | None,
+        list[str] | None,
         typer.Option(
-            min=0.0,
-            help="Largest difference that counts as right.",
+            metavar="[NAME=]T",
+            help="Largest difference that counts as right, of an output or of all.",
             show_default="0.05 in a score, 1 % of an output's largest value",
         ),
     ] = None,
@@ -37,16 +42,15 @@ def golden(
 ) -> None:
     """Keep an input with its answer, so that every device checks itself with it.
 
-    The answer is that of build.toml's reference, or else of the first engine. Look whether it is
-    right: what is kept is what devices will take to be so.
+    The answer is that of the first engine; other engines, and build.toml's reference, are held
+    against it. Look whether it is right: what is kept is what devices will take to be so.
     """
-    from edge_agent.authoring.golden_input import keep
+    from edge_agent.authoring.golden_input import GoldenRequest, keep
 
-    if tolerance is not None and not math.isfinite(tolerance):
-        raise ConfigError(f"--tolerance can't be {tolerance}", hint="it is a finite number")
+    asked = GoldenRequest(project, sample, _tensors(inputs or []), _tolerances(tolerance or []))
     agent = Agent(configuration.load(), output.notice)
     with watchdog.watched("answering"):
-        kept = keep(agent, project, image, _tensors(inputs or []), tolerance)
+        kept = keep(agent, asked)
     if json:
         output.document(
             {
@@ -76,7 +80,7 @@ def golden(
         allowed = ", ".join(f"{name} {value:g}" for name, value in kept.tolerances.items())
         output.line(f"the answer of {kept.source} is kept (tolerance: {allowed}); is it right?")
     for problem in kept.wrong:
-        output.notice(f"{problem}; if quantisation costs that much, say --tolerance")
+        output.notice(f"{problem}; if that is as near as it should be, say --tolerance")
 
 
 def _tensors(given: list[str]) -> dict[str, Path]:
@@ -94,3 +98,24 @@ def _tensors(given: list[str]) -> dict[str, Path]:
             raise ConfigError(f"--input gives {name!r} twice")
         files[name] = Path(file)
     return files
+
+
+def _tolerances(given: list[str]) -> dict[str, float]:
+    """Reads the --tolerance options; one without a name is for all outputs.
+
+    Raises:
+        ConfigError: One isn't a finite number from 0 on, or a name comes twice.
+    """
+    found: dict[str, float] = {}
+    for one in given:
+        name, _, figure = one.rpartition("=")
+        try:
+            value = float(figure)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value >= 0) or name in found:
+            raise ConfigError(
+                f"--tolerance can't be {one!r}", hint="it is T or NAME=T, a number from 0 on"
+            )
+        found[name] = value
+    return found

@@ -71,7 +71,8 @@ def init(
     What the file can't know is asked on a terminal, or becomes a hole (???) that `bundle lint`
     lists.
     """
-    from edge_agent.authoring.drafting import naming, new_project
+    from edge_agent.authoring import naming
+    from edge_agent.authoring.drafting import new_project
     from edge_agent.authoring.drafting.parts import Wishes
     from edge_agent.authoring.source_files import read_labels
     from edge_agent.authoring.staging import require_free
@@ -141,18 +142,27 @@ def _ask_all(looked: Looked, wishes: Wishes, ask_name: bool) -> Wishes:
     Raises:
         KeyboardInterrupt: The author gave up.
     """
-    from edge_agent.authoring.drafting import naming
     from edge_agent.authoring.drafting.questions import open_question
 
     if ask_name:
-        given = _prompt("Bundle name, such as acme/camera", wishes.name)
-        naming.check_name(given)
-        wishes = replace(wishes, name=given)
+        wishes = replace(wishes, name=_ask_name(wishes.name))
     asked: set[str] = set()
     while question := open_question(looked.facts, wishes, asked):
         asked.add(question.key)
         wishes = _ask(wishes, question)
     return wishes
+
+
+def _ask_name(usual: str) -> str:
+    """Asks for the bundle's name until it can be one; as with --name, a bare one gets `local/`."""
+    from edge_agent.authoring import naming
+
+    while True:
+        given = _prompt("Bundle name, such as acme/camera", usual)
+        try:
+            return naming.bundle_name(given or usual, "")
+        except ConfigError as error:
+            output.notice(f"{error}; {error.hint}")
 
 
 def _ask(wishes: Wishes, question: Question) -> Wishes:

@@ -21,7 +21,7 @@ def lint(
 ) -> None:
     """Check a project before it is built: one line a finding, exit code 4 with any error.
 
-    A line reads `path:line: level code message`. It tries every engine that is installed here.
+    A line reads `path:line: level code message — hint`. It tries every engine installed here.
     """
     from edge_agent.authoring.lint.run import lint as run
 
@@ -49,7 +49,7 @@ def lint(
         )
     else:
         for finding in report.findings:
-            output.line(str(finding))
+            output.line(f"{finding} — {finding.hint}" if finding.hint else str(finding))
         for note in report.notes:
             output.notice(note)
     if failed:

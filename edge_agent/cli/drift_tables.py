@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.cli import output
+from edge_agent.description import Drift
 from edge_agent.drift import gate
 
 if TYPE_CHECKING:
@@ -95,11 +96,12 @@ def _pair_row(pair: PairDifference, report: DriftReport) -> list[str]:
 
 
 def _show_layers(report: DriftReport) -> None:
-    worst = sorted(report.layers, key=lambda one: -one.agreement.relative_l2)[:_LAYERS_SHOWN]
+    worst = sorted(report.layers, key=lambda one: -one.added)[:_LAYERS_SHOWN]
     rows = [
         [
             one.name,
             one.operator,
+            _figure(one.added),
             _figure(one.agreement.relative_l2),
             _figure(one.agreement.cosine),
             _figure(one.agreement.max_error),
@@ -108,7 +110,8 @@ def _show_layers(report: DriftReport) -> None:
     ]
     if rows:
         title = f"Worst of {len(report.layers)} layers, {worst[0].agreement.inputs} inputs"
-        output.table(title, ["layer", "operator", "relative_l2", "cosine", "max_error"], rows)
+        columns = ["layer", "operator", "added", "relative_l2", "cosine", "max_error"]
+        output.table(title, columns, rows)
 
 
 def _golden(one: EngineDrift, has_golden: bool) -> str:
@@ -122,14 +125,19 @@ def _golden(one: EngineDrift, has_golden: bool) -> str:
 
 
 def _contract(report: DriftReport) -> Iterator[str]:
-    compared = [one for one in report.engines if one.problem is None]
-    if report.reference is None:
-        yield "contract: whether drift holds is not known, for want of a reference"
-    elif not report.breaches:
-        names = ", ".join(one.engine for one in compared)
-        yield f"contract: drift holds on this device ({names})"
+    if report.thresholds == Drift():
+        what, holds, broken = "drift: the default thresholds", "hold", "are BROKEN"
+    else:
+        what, holds, broken = "contract: drift", "holds", "is BROKEN"
     for breach in report.breaches:
-        yield f"contract: drift is BROKEN on this device: {breach}"
+        yield f"{what} {broken} on this device: {breach}"
+    if report.breaches:
+        return
+    if report.reference is None:
+        yield "drift: whether it holds on this device is not known, for want of a reference"
+    else:
+        names = ", ".join(one.engine for one in report.engines if one.problem is None)
+        yield f"{what} {holds} on this device ({names})"
 
 
 def _figure(value: float | None) -> str:

@@ -162,12 +162,17 @@ def _print(request: QuantiseRequest, made: Quantised) -> None:
     times = made.float_bytes / made.int8_bytes
     speed = made.latency.float_ms / made.latency.int8_ms
     rows = [
-        ["size", _mib(made.float_bytes), _mib(made.int8_bytes), f"{times:.1f} times smaller"],
+        [
+            "size",
+            _size(made.float_bytes),
+            _size(made.int8_bytes),
+            _times(times, "smaller", "larger"),
+        ],
         [
             f"latency, {made.latency.threads} thread{'s' if made.latency.threads > 1 else ''}",
             f"{made.latency.float_ms:.2f} ms",
             f"{made.latency.int8_ms:.2f} ms",
-            "slower here" if made.latency.is_slower else f"{speed:.1f} times as fast",
+            _times(speed, "as fast", "as slow"),
         ],
     ]
     title = made.file if made.written else f"{made.file}, not written"
@@ -197,8 +202,12 @@ def _calibration(request: QuantiseRequest) -> str:
     return f"percentile {how.percentile:g}" if how.method == "percentile" else how.method
 
 
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.2f} MiB"
+def _size(size: int) -> str:
+    return f"{size / 2**20:.2f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
+
+
+def _times(ratio: float, more: str, less: str) -> str:
+    return f"{ratio:.1f} times {more}" if ratio >= 1 else f"{1 / ratio:.1f} times {less}"
 
 
 def _tell(request: QuantiseRequest, made: Quantised) -> None:

@@ -32,8 +32,8 @@ def verify(
     reference: Annotated[
         Path | None,
         typer.Option(
-            metavar="FP32.onnx",
-            help="The model to compare with.",
+            metavar="FP32",
+            help="The float model to compare with: .onnx or .tflite.",
             show_default="a project's build.toml",
         ),
     ] = None,
@@ -94,12 +94,11 @@ def _measured(
         raise ConfigError("there is nothing to compare on", hint="say --inputs DIR")
     files = samples.files(contents, inputs, at_most)
     fp32 = None if reference is None else verification.read_reference(reference)
-    if per_layer and fp32 is None:
-        raise ConfigError("layers can't be compared without the FP32 reference")
+    layered = verification.require_layers(fp32, reference) if per_layer else None
     with watchdog.watched(f"comparing on {len(files)} inputs") as progress:
         made = verification.verify(agent, contents, files, fp32, progress)
-        if per_layer and fp32 is not None:
-            found = verification.compare_layers(agent, contents, files, fp32, progress)
+        if layered is not None:
+            found = verification.compare_layers(agent, contents, files, layered, progress)
             made = made.with_layers(found)
     return made
 

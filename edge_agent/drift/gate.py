@@ -36,9 +36,17 @@ class Breach(Struct, frozen=True):
     threshold: float
 
     def __str__(self) -> str:
-        value = f"{self.value:.4g}" if math.isfinite(self.value) else "not finite"
+        value, threshold = told_apart(self.value, self.threshold)
         sign = "above" if self.measure in _UPPER else "below"
-        return f"{self.engine} {self.output}: {self.measure} {value} is {sign} {self.threshold:.4g}"
+        return f"{self.engine} {self.output}: {self.measure} {value} is {sign} {threshold}"
+
+
+def told_apart(value: float, threshold: float) -> tuple[str, str]:
+    """Returns both with four digits, or with so many that they differ where they do."""
+    if not math.isfinite(value):
+        return "not finite", f"{threshold:.4g}"
+    shown = ((f"{value:.{n}g}", f"{threshold:.{n}g}") for n in range(4, 18))
+    return next((pair for pair in shown if pair[0] != pair[1]), (f"{value:.4g}",) * 2)
 
 
 class Limit(NamedTuple):

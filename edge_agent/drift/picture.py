@@ -38,21 +38,28 @@ class _Bar(NamedTuple):
     error: float
 
 
+class _Chart(NamedTuple):
+    what: str
+    bars: list[_Bar]
+    limit: float | None
+
+
 def draw(report: DriftReport) -> bytes:
-    """Draws relative L2 errors on a logarithmic axis, with the threshold as a line.
+    """Draws relative L2 errors on a logarithmic axis; for outputs with the threshold as a line.
 
     Args:
         report: The report. Its layers are drawn, in the order in which they run; without any, its
-            engines' outputs; without a reference, the pairs of engines.
+            engines' outputs; without a reference, the pairs of engines. Only outputs are judged by
+            the threshold.
 
     Returns:
         An SVG document in UTF-8; the same report gives the same bytes.
     """
-    what, bars = _bars(report)
-    limit = report.thresholds.max_relative_l2
+    what, bars, limit = _chart(report)
     axis = _Axis([bar.error for bar in bars], limit)
     bottom = _TOP + _ROW * max(len(bars), 1)
-    title = f"{report.name} {report.version}: relative L2 error {what}; dashed: limit {limit:g}"
+    dashed = "" if limit is None else f"; dashed: limit {limit:g}"
+    title = f"{report.name} {report.version}: relative L2 error {what}{dashed}"
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{bottom + 16}" '
@@ -68,20 +75,22 @@ def draw(report: DriftReport) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _bars(report: DriftReport) -> tuple[str, list[_Bar]]:
+def _chart(report: DriftReport) -> _Chart:
     if report.layers:
-        return "per layer", [_Bar(one.name, one.agreement.relative_l2) for one in report.layers]
+        layers = [_Bar(one.name, one.agreement.relative_l2) for one in report.layers]
+        return _Chart("per layer", layers, None)
     outputs = [
         _Bar(f"{one.engine}: {name}", agreement.relative_l2)
         for one in report.engines
         for name, agreement in one.outputs.items()
     ]
     if outputs:
-        return "per engine and output", outputs
-    return "between engines", [
+        return _Chart("per engine and output", outputs, report.thresholds.max_relative_l2)
+    pairs = [
         _Bar(f"{' / '.join(pair.engines)}: {pair.output}", pair.agreement.relative_l2)
         for pair in report.consistency
     ]
+    return _Chart("between engines", pairs, None)
 
 
 class _Axis:
@@ -89,12 +98,13 @@ class _Axis:
 
     Args:
         errors: What is drawn; infinity reaches the axis's end.
-        limit: The threshold.
+        limit: The threshold; None where none applies.
     """
 
-    def __init__(self, errors: list[float], limit: float) -> None:
+    def __init__(self, errors: list[float], limit: float | None) -> None:
         self._limit = limit
-        finite = [one for one in (*errors, limit) if _SMALLEST <= one < math.inf]
+        ends = errors if limit is None else [*errors, limit]
+        finite = [one for one in ends if _SMALLEST <= one < math.inf]
         self._low = math.floor(math.log10(min(finite, default=0.1)) - 1e-9)
         self._high = max(math.ceil(math.log10(max(finite, default=1.0))), self._low + 1)
 
@@ -106,21 +116,23 @@ class _Axis:
         share = (math.log10(error) - self._low) / (self._high - self._low)
         return round(_LEFT + share * (_RIGHT - _LEFT), 1)
 
+    def _is_broken(self, error: float) -> bool:
+        return self._limit is not None and not (math.isfinite(error) and error <= self._limit)
+
     def lines(self, bottom: int) -> Iterator[str]:
         """Yields the grid, its figures and the threshold."""
         for decade in range(self._low, self._high + 1):
             x = self._x(10.0**decade)
             yield f'<line class="grid" x1="{x}" y1="{_TOP - 6}" x2="{x}" y2="{bottom}"/>'
             yield f'<text x="{x}" y="{_TOP - 12}" text-anchor="middle">{10.0**decade:g}</text>'
-        if _SMALLEST <= self._limit < math.inf:
+        if self._limit is not None and _SMALLEST <= self._limit < math.inf:
             x = self._x(self._limit)
             yield f'<line class="limit" x1="{x}" y1="{_TOP - 6}" x2="{x}" y2="{bottom}">'
             yield f"<title>max_relative_l2 {self._limit:g}</title></line>"
 
     def bar(self, bar: _Bar, top: int) -> Iterator[str]:
         """Yields one row: name, bar, figure."""
-        is_kept = math.isfinite(bar.error) and bar.error <= self._limit
-        kind = "bar" if is_kept else "broken"
+        kind = "broken" if self._is_broken(bar.error) else "bar"
         end, name = self._x(bar.error), printable(bar.name)
         shown = f"{bar.error:.3g}" if math.isfinite(bar.error) else "not finite"
         yield f"<g><title>{_text(name)} {shown}</title>"

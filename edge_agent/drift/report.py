@@ -63,11 +63,26 @@ class LayerDrift(Struct, frozen=True):
         name: The tensor's name.
         operator: The ONNX operator that makes it in the reference.
         agreement: Its measures.
+        added: By how much its relative L2 error exceeds the largest of those that its inputs bring
+            along; 0 where one of these is infinite.
     """
 
     name: str
     operator: str
     agreement: Agreement
+    added: float
+
+
+class Layers(Struct, frozen=True):
+    """What became of the layers.
+
+    Attributes:
+        compared: In the order in which they run.
+        notes: What could not be compared, in sentences.
+    """
+
+    compared: tuple[LayerDrift, ...]
+    notes: tuple[str, ...]
 
 
 class DriftReport(Struct, frozen=True):
@@ -97,6 +112,11 @@ class DriftReport(Struct, frozen=True):
     layers: tuple[LayerDrift, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def with_layers(self, layers: Layers) -> DriftReport:
+        """Returns it with the layers."""
+        notes = (*self.notes, *layers.notes)
+        return msgspec.structs.replace(self, layers=layers.compared, notes=notes)
+
     @property
     def breaches(self) -> tuple[Breach, ...]:
         """What lies beyond its threshold."""
@@ -118,9 +138,11 @@ class DriftReport(Struct, frozen=True):
         )
 
     @property
-    def ok(self) -> bool:
-        """Whether every engine that was compared keeps the contract."""
-        return not self.breaches and not self.wrong_golden
+    def ok(self) -> bool | None:
+        """Whether every engine keeps the contract; None where nothing was compared with FP32."""
+        if self.breaches or self.wrong_golden:
+            return False
+        return None if self.reference is None else True
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as a JSON document: the same for the same inputs, engines and files.
@@ -150,6 +172,7 @@ class DriftReport(Struct, frozen=True):
                     "name": layer.name,
                     "operator": layer.operator,
                     "relative_l2": layer.agreement.relative_l2,
+                    "added": layer.added,
                     "cosine": layer.agreement.cosine,
                     "max_error": layer.agreement.max_error,
                     "inputs": layer.agreement.inputs,

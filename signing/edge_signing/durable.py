@@ -95,7 +95,7 @@ def create_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o644)
     with _temporary(target, target.parent, mode) as (temporary, stream):
         stream.write(data)
         _to_disk(stream)
-        _give_name(temporary, target)
+        give_name(temporary, target)
     try:
         fsync_directory(target.parent)
     except BaseException:
@@ -188,7 +188,17 @@ def _to_disk(stream: BinaryIO) -> None:
     os.fsync(stream.fileno())
 
 
-def _give_name(temporary: Path, target: Path) -> None:
+def give_name(temporary: Path, target: Path) -> None:
+    """Gives a finished file a name that nothing has; its first name is its caller's to remove.
+
+    Args:
+        temporary: The file.
+        target: Its name, on the same file system.
+
+    Raises:
+        FileExistsError: Something of that name exists.
+        OSError: The folder is missing or not writable.
+    """
     try:
         os.link(temporary, target)
     except FileExistsError as error:

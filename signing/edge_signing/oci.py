@@ -5,35 +5,25 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Collection
 from typing import Any, BinaryIO
 
-from edge_signing.contents import copy_file
-from edge_signing.digest import hash_stream, is_sha256_hex, sha256_hex
-from edge_signing.durable import open_durably
+from edge_signing.digest import is_sha256_hex, sha256_hex
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
 from edge_signing.limits import DEFAULT_LIMITS, MAX_MANIFEST_BYTES, Limits
-from edge_signing.names import check_path
 from edge_signing.oci_manifest import (
-    ARTIFACT_TYPE,
-    EMPTY_CONFIG,
+    BLOBS,
     EMPTY_CONFIG_DIGEST,
     INDEX_TYPE,
     MANIFEST_TYPE,
-    Layer,
-    build_oci_manifest,
     check_kind,
-    descriptor,
     parse_descriptor,
     parse_oci_manifest,
 )
 from edge_signing.reading import reading, unreadable
-from edge_signing.sources import BundleSource, ClosingSource
-from edge_signing.strict_json import StrictJSONError, canonical, parse_object
-from edge_signing.tar import END, Member, header, members, padding
+from edge_signing.sources import ClosingSource
+from edge_signing.strict_json import StrictJSONError, parse_object
+from edge_signing.tar import Member, members
 
-LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
-_BLOBS = "blobs/sha256/"
 _FOLDERS = frozenset({"blobs", "blobs/", "blobs/sha256", "blobs/sha256/"})
 _MAX_INDEX_BYTES = 64 * 1024
 
@@ -188,92 +178,10 @@ class _Window(io.RawIOBase):
         super().close()
 
 
-def write_oci_tar(source: BundleSource, out_path: str | os.PathLike[str]) -> str:
-    """Packs a bundle into an OCI archive; the same files give the same bytes.
-
-    Args:
-        source: The bundle; each file is read twice, and never held in memory.
-        out_path: The archive, written durably.
-
-    Returns:
-        The OCI manifest's digest, `sha256:…`.
-
-    Raises:
-        BundleChanged: A file changed between the two readings.
-        BundleInvalid: The source refuses a file.
-        OSError: The archive cannot be written; nothing is left behind.
-
-    Source:
-        OCI image specification 1.1, image-layout.md.
-    """
-    return write_layers(source, [_hash_layer(source, name) for name in source.names()], out_path)
-
-
-def write_layers(
-    source: BundleSource,
-    layers: Collection[Layer],
-    out_path: str | os.PathLike[str],
-    advance: Callable[[int], None] | None = None,
-) -> str:
-    """Packs files whose digests are known already, reading each once.
-
-    Args:
-        source: The bundle.
-        layers: Every file that the archive shall have.
-        out_path: The archive, written durably.
-        advance: Called with the bytes of each piece.
-
-    Returns:
-        The OCI manifest's digest, `sha256:…`.
-
-    Raises:
-        BundleChanged: The source's bytes are not those that a layer names.
-        BundleInvalid: The source refuses a file.
-        BundleUnreadable: A file cannot be read.
-        OSError: The archive cannot be written; nothing is left behind.
-    """
-    manifest = build_oci_manifest(layers)
-    digest = sha256_hex(manifest)
-    listed = {**descriptor(MANIFEST_TYPE, digest, len(manifest)), "artifactType": ARTIFACT_TYPE}
-    index = canonical({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]})
-    small = {digest: manifest, EMPTY_CONFIG_DIGEST: EMPTY_CONFIG}
-    large = {layer.digest_hex: layer for layer in layers if layer.digest_hex not in small}
-    with open_durably(out_path) as out:
-        _put(out, "oci-layout", LAYOUT)
-        _put(out, "index.json", index)
-        for name in sorted([*small, *large]):
-            if name in small:
-                _put(out, _BLOBS + name, small[name])
-            else:
-                _copy_layer(source, large[name], out, advance)
-        out.write(END)
-    return "sha256:" + digest
-
-
-def _hash_layer(source: BundleSource, name: str) -> Layer:
-    check_path(name)
-    size = source.size(name)
-    with reading(name), source.open(name) as stream:
-        return Layer(name, hash_stream(stream, at_most=size), size)
-
-
-def _put(out: BinaryIO, name: str, data: bytes) -> None:
-    out.write(header(name, len(data)) + data + padding(len(data)))
-
-
-def _copy_layer(
-    source: BundleSource, layer: Layer, out: BinaryIO, advance: Callable[[int], None] | None
-) -> None:
-    out.write(header(_BLOBS + layer.digest_hex, layer.size))
-    if copy_file(source, layer.name, out, layer.size, advance) != layer.digest_hex:
-        raise BundleChanged("the file changed while it was packed", path=layer.name)
-    out.write(padding(layer.size))
-
-
 def _blob(entries: dict[str, Member], digest_hex: str, size: int) -> Member:
-    member = entries.get(_BLOBS + digest_hex)
+    member = entries.get(BLOBS + digest_hex)
     if member is None:
-        raise BundleInvalid("the archive lacks a blob that it lists", path=_BLOBS + digest_hex)
+        raise BundleInvalid("the archive lacks a blob that it lists", path=BLOBS + digest_hex)
     if member.size != size:
         raise BundleInvalid(
             f"the archive has {member.size} bytes for a blob of {size}", path=member.name
@@ -283,7 +191,7 @@ def _blob(entries: dict[str, Member], digest_hex: str, size: int) -> Member:
 
 def _check_blobs(entries: dict[str, Member], listed: set[str]) -> None:
     for name in entries:
-        if name.startswith(_BLOBS) and name != _BLOBS and name.removeprefix(_BLOBS) not in listed:
+        if name.startswith(BLOBS) and name != BLOBS and name.removeprefix(BLOBS) not in listed:
             raise BundleInvalid("the archive has a blob that nothing refers to", path=name)
 
 
@@ -292,4 +200,4 @@ def _is_expected(member: Member) -> bool:
         return member.name in _FOLDERS
     if member.name in ("oci-layout", "index.json"):
         return True
-    return member.name.startswith(_BLOBS) and is_sha256_hex(member.name.removeprefix(_BLOBS))
+    return member.name.startswith(BLOBS) and is_sha256_hex(member.name.removeprefix(BLOBS))

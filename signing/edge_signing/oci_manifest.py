@@ -11,6 +11,8 @@ from edge_signing.limits import DEFAULT_LIMITS, MAX_MANIFEST_BYTES, Limits
 from edge_signing.names import check_path, sort_key
 from edge_signing.strict_json import StrictJSONError, canonical, parse_object
 
+LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+BLOBS = "blobs/sha256/"
 ARTIFACT_TYPE = "application/vnd.edge-agent.bundle.v1"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from edge_signing.contents import Progress, check_external_data, hash_files, measure
+from edge_signing.digest import sha256_hex
 from edge_signing.ed25519 import PrivateKey
 from edge_signing.envelope import seal
 from edge_signing.errors import BundleChanged, BundleInvalid
 from edge_signing.limits import DEFAULT_LIMITS, Limits
 from edge_signing.manifest import Resource, build_statement, bundle_digest, parse_statement
 from edge_signing.names import SIGNATURES, check_bundle_name, check_distinct, check_name, sort_key
+from edge_signing.reading import reading
 from edge_signing.signatures import (
     check_signature_names,
     check_total,
@@ -144,19 +149,23 @@ def sign_archive(
 ) -> SignResult:
     """Signs all files of a bundle in an OCI archive; for arguments see `sign_directory`.
 
-    The archive is written anew beside itself and takes its own place by one rename.
+    The archive is written anew beside itself and takes its own place by one rename, with the mode
+    that it had, and the owner where the system lets us give it back. Of two signers at once the
+    second waits, and adds its signature to what the first has made.
 
     Raises:
         BundleUnreadable: There is no such archive, or it is damaged.
         BundleChanged: There are signatures over other files, and `replace` is False; or a file
-            isn't the one that the archive lists, or changed meanwhile.
+            isn't the one that the archive lists, or the archive was replaced or changed meanwhile.
         BundleInvalid: Verification would refuse this bundle.
         OSError: The archive cannot be written; it is as it was.
     """
-    from edge_signing.oci import OciTarSource, write_oci_tar
+    from edge_signing.oci import OciTarSource
+    from edge_signing.oci_manifest import Layer
+    from edge_signing.oci_writing import write_layers
 
     check_bundle_name(name)
-    with OciTarSource(path, limits) as source:
+    with _alone(path) as before, OciTarSource(path, limits) as source:
         made = prepare(source, name, private_key, replace, progress, limits)
         for file, digest in parse_statement(made.statement).digests.items():
             if digest != source.listed[file]:
@@ -165,12 +174,48 @@ def sign_archive(
                     path=file,
                     hint="fetch or build the archive again; this copy is damaged",
                 )
+
+        def finish(out: BinaryIO) -> None:
+            with suppress(OSError):  # only root may give a file to somebody else
+                os.fchown(out.fileno(), before.st_uid, before.st_gid)
+            if not _is_at(path, before):
+                raise BundleChanged(
+                    "was replaced while it was signed", path=source.location, hint="sign it again"
+                )
+
+        # The bytes written are held to the digests that were signed, however they change meanwhile.
         with _Signed(source, made) as signed:
-            # What was written must be what was signed, however the archive changed meanwhile.
-            if state(signed, name, limits=limits) != made.statement:
-                raise BundleChanged("changed while it was signed", path=source.location)
-            write_oci_tar(signed, path)
+            digests = {**source.listed, made.file: sha256_hex(made.sealed)}
+            layers = [Layer(file, digests[file], signed.size(file)) for file in signed.names()]
+            write_layers(signed, layers, path, mode=before.st_mode & 0o777, finish=finish)
     return SignResult(bundle_digest(made.statement), made.keyid, made.file)
+
+
+@contextmanager
+def _alone(path: str | os.PathLike[str]) -> Iterator[os.stat_result]:
+    """Waits until nobody else signs an archive; yields what it is then.
+
+    Raises:
+        BundleUnreadable: There is none, or it cannot be read.
+    """
+    while True:
+        with reading(os.fspath(path)):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # a file system without locks: `finish` still sees the other
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            found = os.fstat(descriptor)
+            if _is_at(path, found):  # else the signer before us has replaced it
+                yield found
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(path: str | os.PathLike[str], found: os.stat_result) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(Path(path).stat(), found)
+    return False
 
 
 class _Signed(ClosingSource):

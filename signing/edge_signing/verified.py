@@ -151,8 +151,8 @@ class VerifiedBundle:
             BundleUnreadable: A file cannot be read.
             OSError: The archive cannot be written. After any error nothing is left behind.
         """
-        from edge_signing.oci import write_layers
         from edge_signing.oci_manifest import Layer
+        from edge_signing.oci_writing import write_layers
 
         layers = [Layer(*file) for file in self._all_files()]
         total = sum({layer.digest_hex: layer.size for layer in layers}.values())

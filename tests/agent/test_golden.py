@@ -59,12 +59,27 @@ def test_a_golden_tensor_that_is_not_as_described(publisher: Publisher, data: by
         (ScoredLabel(1, "green", 0.9995), None),
         (ScoredLabel(1, "green", 0.99), "class 1 (green) with 0.990 instead of class 1 with 1.000"),
         (ScoredLabel(1, "green", 1.01), "class 1 (green) with 1.010"),
+        (
+            ScoredLabel(1, "green", 0.996),
+            "class 1 (green) with 0.996 instead of class 1 with 1.000",
+        ),
         (ScoredLabel(2, "blue", 1.0), "class 2 (blue) with 1.000 instead of class 1 with 1.000"),
     ],
 )
 def test_the_best_class(publisher: Publisher, best: ScoredLabel, wrong: str | None) -> None:
     found = golden.difference(publisher.bundle(models.COLOUR), (best,), {})
     assert (found or "").startswith(wrong or "") and (found is None) == (wrong is None)
+
+
+@pytest.mark.parametrize(
+    ("score", "shown"),
+    [(0.99964, "0.9996"), (0.999996, "0.999996"), (1 + 2**-52, "1.0000000000000002")],
+)
+def test_scores_that_differ_look_different(publisher: Publisher, score: float, shown: str) -> None:
+    document = models.changed(models.COLOUR, "golden.top.tolerance", 0.0)
+    best = ScoredLabel(1, "green", score)
+    found = golden.difference(publisher.bundle(document), (best,), {}) or ""
+    assert found.startswith(f"class 1 (green) with {shown} instead of class 1 with 1.0")
 
 
 RIGHT = np.array([[2, 4, 6, -4]], "f4")

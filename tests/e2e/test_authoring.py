@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -372,10 +373,13 @@ def test_pack_writes_archives_only(target: str, run: Run, model: Path, tmp_path:
 
 
 def test_quick_sweeps_what_a_crash_left(run: Run, model: Path, tmp_path: Path) -> None:
-    (tmp_path / ".b.999999999.staging/weights").mkdir(parents=True)
-    running = tmp_path / f".b.{os.getpid()}.staging"
+    (tmp_path / f".b.{'0' * 16}.staging/weights").mkdir(parents=True)
+    running = tmp_path / f".b.{'1' * 16}.staging"
     running.mkdir()
+    descriptor = os.open(running, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     assert run("bundle", "quick", model, "--labels", "labels.txt", "--out", "b").code == 0
+    os.close(descriptor)
     assert [one.name for one in tmp_path.glob(".b.*")] == [running.name]
 
 

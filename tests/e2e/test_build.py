@@ -19,7 +19,11 @@ import pytest
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
-from .conftest import Run, colour_model
+from edge_signing.ed25519 import PrivateKey
+from edge_signing.keyring import Keyring
+from edge_signing.keys import save_private_key
+
+from .conftest import ROOT, Run, colour_model
 
 F, I64 = TensorProto.FLOAT, TensorProto.INT64
 Axes = list[Any]
@@ -120,8 +124,27 @@ KINDS: dict[str, tuple[Callable[[], bytes], list[str], dict[str, Any]]] = {
 }
 
 
+@pytest.fixture(scope="session")
+def acme_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration with the key `acme`, trusted for acme/*."""
+    folder = tmp_path_factory.mktemp("acme") / "config"
+    key = PrivateKey.generate()
+    (folder / "keys").mkdir(parents=True)
+    save_private_key(folder / "keys/acme.key", key, None)
+    ring = Keyring().with_key(key.public).with_rule("acme/*", [key.public.keyid])
+    (folder / "keyring.json").write_bytes(ring.serialise())
+    return folder
+
+
+@pytest.fixture
+def acme(acme_config: Path, tmp_path: Path) -> None:
+    shutil.copytree(acme_config, tmp_path / "config")
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_from_a_bare_model_to_an_answer(kind: str, run: Run, tmp_path: Path, photos: Path) -> None:
+def test_from_a_bare_model_to_an_answer(
+    kind: str, run: Run, acme: None, tmp_path: Path, photos: Path
+) -> None:
     make, options, tensors = KINDS[kind]
     (tmp_path / "m.onnx").write_bytes(make())
     (tmp_path / "labels.txt").write_text("blue\ngreen\nred\n")
@@ -137,13 +160,11 @@ def test_from_a_bare_model_to_an_answer(kind: str, run: Run, tmp_path: Path, pho
     image = [] if tensors else [photos / "coffee.png"]
     kept = run("bundle", "golden", "p", *image, *fed, "--json")
     assert kept.code == 0, kept.err
-    assert (kept.json()["answered_by"], kept.json()["wrong"]) == ("the reference", [])
-    linted = run("bundle", "lint", "p", "--json").json()
-    assert [one["code"] for one in linted["findings"]] == ["contract-missing"]
-    built = run("bundle", "build", "p", "--out", "b", "--json").json()
-    assert run("keys", "generate", "acme").code == 0
-    assert run("keys", "trust", "acme", "--for", "acme/*").code == 0
-    for place in ("b", "b.tar"):
+    assert (kept.json()["answered_by"], kept.json()["wrong"]) == ("onnx", [])
+    key = [] if kind == "pair" else ["--key", "acme"]
+    built = run("bundle", "build", "p", "--out", "b", "--json", *key).json()
+    assert [one.split()[2] for one in built["warnings"]] == ["contract-missing"]
+    for place in ("b", "b.tar") if kind == "pair" else ():
         signed = run("bundle", "sign", place, "--key", "acme", "--json")
         assert signed.json()["digest"] == built["digest"], signed.err
         assert run("bundle", "verify", f"./{place}").code == 0
@@ -154,7 +175,7 @@ def test_from_a_bare_model_to_an_answer(kind: str, run: Run, tmp_path: Path, pho
     assert answer.json()["labels"] or answer.json()["outputs"]
 
 
-def test_quantised_tflite_model_in_one_go(run: Run, tmp_path: Path) -> None:
+def test_quantised_tflite_model_in_one_go(run: Run, acme: None, tmp_path: Path) -> None:
     tflite = pytest.importorskip("tests.agent.backends.test_tflite")
     (tmp_path / "m.tflite").write_bytes(tflite.relu("INT8", [1, 4], (0.5, -3)))
     made = run("bundle", "init", "m.tflite", "--task", "t", "--name", "acme/m", "--json")
@@ -164,9 +185,6 @@ def test_quantised_tflite_model_in_one_go(run: Run, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([[-1.0, 0.0, 2.5, 60.0]], "f4"))
     kept = run("bundle", "golden", "m", "--input", "x=x.npy", "--json").json()
     assert (kept["answered_by"], kept["tolerances"]) == ("tflite", {"y": 0.6})
-    assert run("bundle", "lint", "m").code == 0
-    assert run("keys", "generate", "acme").code == 0
-    assert run("keys", "trust", "acme", "--for", "acme/*").code == 0
     assert run("bundle", "build", "m", "--out", "b", "--key", "acme").code == 0
     answer = run("infer", "--input", "x=x.npy", "--model", "b.tar", "--json").json()
     assert answer["outputs"][0]["data"] == [0.0, 0.0, 2.5, 60.0]
@@ -250,12 +268,13 @@ def test_what_can_be_wrong_with_init(
 def test_init_asks_on_a_terminal(run: Run, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(colour_model())
     (tmp_path / "l.txt").write_text("red\ngreen\nblue\n")
-    answers = b"acme/colour\nRGB\npurple\nstretch\nzero-one\nno.txt\nl.txt\n\n"
+    answers = b"Acme!\ncolour\nRGB\npurple\nstretch\nzero-one\nno.txt\nl.txt\n\n"
     made = run("bundle", "init", "m.onnx", "--ask", "--json", stdin=answers)
     assert made.json()["holes"] == [], made.err
     assert "is one of shortest-side, stretch, letterbox" in made.err
     value = described(tmp_path / "m")
-    assert (value["name"], value["task"]) == ("acme/colour", "image-classification")
+    assert (value["name"], value["task"]) == ("local/colour", "image-classification")
+    assert "--name can't be 'local/Acme!'" in made.err
     assert value["preprocess"]["color"] == "RGB"
     (tmp_path / "n.onnx").write_bytes(colour_model())
     gone = run("bundle", "init", "n.onnx", "--ask", stdin=b"acme/colour\n")
@@ -278,18 +297,32 @@ def test_interrupted_init_leaves_nothing(tmp_path: Path, environment: dict[str, 
     assert not list(tmp_path.glob("n")) + list(tmp_path.glob(".n*"))
 
 
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with photos, and in p/colour a project that lacks nothing."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "colour.onnx").write_bytes(colour_model())
+    (folder / "l.txt").write_text("red\ngreen\nblue\n")
+    (folder / "photos").mkdir()
+    for name in ("coffee.png", "chelsea.png"):
+        shutil.copy(ROOT / "photos" / name, folder / "photos")
+    ours = {"EDGE_AGENT_CONFIG_DIR": str(folder / "c"), "EDGE_AGENT_STATE_DIR": str(folder / "s")}
+    for arguments in (
+        ["init", "colour.onnx", "--out", "p/colour", "--name", "acme/colour", "--labels", "l.txt",
+         "--color", "RGB", "--resize", "stretch", "--preset", "zero-one", "--inputs", "photos"],
+        ["golden", "p/colour", "photos/coffee.png"],
+    ):  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-m", "edge_agent", "bundle", *arguments],
+            check=True, capture_output=True, cwd=folder, env=os.environ | ours, timeout=50,
+        )  # fmt: skip
+    return folder
+
+
 @pytest.fixture
-def project(run: Run, tmp_path: Path, photos: Path) -> Path:
-    (tmp_path / "colour.onnx").write_bytes(colour_model())
-    (tmp_path / "l.txt").write_text("red\ngreen\nblue\n")
-    shutil.copytree(photos, tmp_path / "photos")
-    made = run(
-        "bundle", "init", "colour.onnx", "--out", "p/colour", "--name", "acme/colour",
-        "--labels", "l.txt", "--color", "RGB", "--resize", "stretch", "--preset", "zero-one",
-        "--inputs", "photos",
-    )  # fmt: skip
-    assert made.code == 0, made.err
-    assert run("bundle", "golden", "p/colour", "photos/coffee.png").code == 0
+def project(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished / "photos", tmp_path / "photos")
+    shutil.copytree(finished / "p", tmp_path / "p")
     return tmp_path / "p/colour"
 
 
@@ -303,8 +336,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-def test_two_builds_are_the_same_bytes(run: Run, project: Path, tmp_path: Path) -> None:
-    run("keys", "generate", "acme")
+def test_two_builds_are_the_same_bytes(run: Run, acme: None, project: Path, tmp_path: Path) -> None:
     other = tmp_path / "elsewhere" / "a b" / "colour"
     shutil.copytree(project, other)
     shutil.copytree(tmp_path / "photos", tmp_path / "elsewhere" / "photos")
@@ -335,10 +367,11 @@ def test_two_builds_are_the_same_bytes(run: Run, project: Path, tmp_path: Path) 
     assert run(*build, project, "--out", "four/b", SOURCE_DATE_EPOCH="now").code == 2
 
 
-def test_folder_and_archive_are_the_same_bundle(run: Run, project: Path, tmp_path: Path) -> None:
-    built = run("bundle", "build", project, "--out", "b", "--json").json()
-    run("keys", "generate", "acme")
-    run("keys", "trust", "acme", "--for", "acme/*")
+def test_folder_and_archive_are_the_same_bundle(
+    run: Run, acme: None, project: Path, tmp_path: Path
+) -> None:
+    built = run("bundle", "build", project, "--out", "b", "--no-verify", "--json").json()
+    assert built["drift_ok"] is None
     assert run("bundle", "sign", "b", "--key", "acme").code == 0
     assert run("bundle", "sign", "b.tar", "--key", "acme").code == 0
     assert run("bundle", "pack", "b", "again.tar").code == 0
@@ -364,11 +397,11 @@ def test_earlier_bundle_is_replaced_only_by_force(run: Run, project: Path, tmp_p
     assert run(*build, "--force").code == 0
     assert tree(tmp_path / "b") != before
     assert not list(tmp_path.glob(".b*"))
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/thesis.txt").write_text("mine")
-    refused = run("bundle", "build", project, "--out", "other", "--force")
-    assert (refused.code, (tmp_path / "other/thesis.txt").exists()) == (4, True)
-    for place in (project / "b", project, ".", "..", "/"):
+    (tmp_path / "b/thesis.txt").write_text("mine")
+    refused = run(*build, "--force")
+    assert (refused.code, "thesis.txt" in refused.err) == (4, True)
+    assert (tmp_path / "b/thesis.txt").exists()
+    for place in (project, "..", "/"):
         assert run("bundle", "build", project, "--out", place, "--force").code == 2
 
 
@@ -391,30 +424,28 @@ def test_drift_beyond_the_contract_is_not_built(run: Run, project: Path, tmp_pat
     assert (forced.code, forced.json()["drift_ok"]) == (0, False), forced.err
 
 
-@pytest.mark.timeout(120)
 def test_killed_build_leaves_no_half_bundle(
     run: Run, project: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     build = ["bundle", "build", str(project), "--out", "b", "--no-verify", "--force"]
     assert run(*build).code == 0
-    whole = tree(tmp_path / "b"), (tmp_path / "b.tar").read_bytes()
-    start = time.monotonic()
+    old = tree(tmp_path / "b"), (tmp_path / "b.tar").read_bytes()
+    (project / "labels.json").write_text('["rouge", "vert", "bleu"]')
+    child = subprocess.Popen(
+        [sys.executable, "-m", "edge_agent", *build],
+        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob(".b.*.staging/bundle.tar")) and child.poll() is None:
+        assert time.monotonic() < deadline
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    found = tree(tmp_path / "b"), (tmp_path / "b.tar").read_bytes()
     assert run(*build).code == 0
-    took = time.monotonic() - start
-    for share in (0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0):
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edge_agent", *build],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(took * share)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        assert tree(tmp_path / "b") == whole[0]
-        assert (tmp_path / "b.tar").read_bytes() == whole[1]
-    assert run(*build).code == 0
+    new = tree(tmp_path / "b"), (tmp_path / "b.tar").read_bytes()
+    assert found[0] in (old[0], new[0])
+    assert found[1] in (old[1], new[1])
+    assert old[0] != new[0]
     assert not list(tmp_path.glob(".b*"))
 
 
@@ -424,6 +455,10 @@ def test_golden_is_replaced_with_its_files(run: Run, project: Path, photos: Path
     assert [one.name for one in (project / "golden").iterdir()] == ["chelsea.png"]
     assert described(project)["golden"]["top"]["tolerance"] == 0.1
     assert "# From an image file" in (project / "model.yaml").read_text()  # comments stay
-    refused = run("bundle", "golden", project)
-    assert (refused.code, "give an image" in refused.err) == (4, True)
+    before = (project / "golden/chelsea.png").read_bytes()
+    assert run("bundle", "golden", project).code == 0  # answered anew
+    assert (project / "golden/chelsea.png").read_bytes() == before
     assert run("bundle", "golden", project, "--input", "x").code == 2
+    for value in ("inf", "nan"):
+        refused = run("bundle", "golden", project, photos / "chelsea.png", "--tolerance", value)
+        assert (refused.code, "--tolerance can't be" in refused.err) == (2, True), refused

@@ -145,7 +145,10 @@ def test_files(run: Run, tmp_path: Path) -> None:
     found = codes(outcome.out)
     for code in ("file-link", "recipe-invalid", "file-name", "file-missing", "file-unlisted"):
         assert code in found, outcome.out
-    assert "notes.txt: warning file-unlisted" in outcome.out
+    told = [one for one in outcome.out.splitlines() if one.startswith("notes.txt: ")]
+    assert len(told) == 1
+    assert told[0].startswith("notes.txt: warning file-unlisted ")
+    assert told[0].endswith(" — name it under include in build.toml, or remove it")
 
 
 def test_what_the_recipe_names_is_no_stray(run: Run, tmp_path: Path) -> None:

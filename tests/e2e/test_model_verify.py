@@ -16,6 +16,7 @@ from PIL import Image
 from .conftest import MODEL_YAML, ROOT, Publisher, Run, colour_model
 
 DEMO = ROOT / "edge_agent" / "demo" / "bundle"
+TFLITE = DEMO / "weights" / "efficientnet-lite0-int8.tflite"
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "grey": (90, 110, 100), "red": (255, 0, 0)}
 
 
@@ -54,7 +55,8 @@ def test_a_project_that_keeps_its_contract(run: Run, project: Path) -> None:
     assert "acme/colour 1.2.3 against FP32, 4 inputs" in done.out
     assert "Worst inputs" in done.out
     assert "onnx: the golden answer is right" in done.out
-    assert "contract: drift holds on this device (onnx)" in done.out
+    assert "drift: the default thresholds hold on this device (onnx)" in done.out
+    assert "contract:" not in done.out
 
 
 def test_a_reference_that_the_answers_are_far_from(run: Run, project: Path, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_reference_that_the_answers_are_far_from(run: Run, project: Path, tmp_
     put_reference(project / "fp32.onnx", lambda factor: 2 * factor)
     done = run("model", "verify", "./project", "--report", "r.json", "--picture", "p.svg")
     assert done.code == 6
-    assert "contract: drift is BROKEN on this device: onnx scores: relative_l2 0.5 is" in done.out
+    assert "the default thresholds are BROKEN on this device: onnx scores: relative_l2" in done.out
     assert "acme/colour 1.2.3 drifts: onnx scores: relative_l2 0.5 is above 0.35" in done.err
     read = json.loads((tmp_path / "r.json").read_text())
     assert read["breaches"] == [
@@ -78,7 +80,19 @@ def test_thresholds_are_those_of_the_contract(run: Run, project: Path) -> None:
     (project / "model.yaml").write_text(
         MODEL_YAML + "contract:\n  drift: {max_relative_l2: 0.5, max_error: 10}\n"
     )
-    assert run("model", "verify", "./project").code == 0
+    done = run("model", "verify", "./project")
+    assert done.code == 0
+    assert "contract: drift holds on this device (onnx)" in done.out
+
+
+def test_a_wrong_golden_answer_is_no_matter_of_thresholds(run: Run, project: Path) -> None:
+    text = (project / "model.yaml").read_text()
+    (project / "model.yaml").write_text(text.replace("{index: 1,", "{index: 0,"))
+    done = run("model", "verify", "./project")
+    assert done.code == 6
+    assert "acme/colour 1.2.3: onnx answers the golden input wrongly: class 1" in done.err
+    assert "hint: if the new answer is right, keep it: edge-agent bundle golden" in done.err
+    assert "contract.drift" not in done.err
 
 
 def test_json_is_one_document_even_where_the_contract_is_broken(run: Run, project: Path) -> None:
@@ -107,7 +121,26 @@ def test_the_report_is_the_same_every_time_and_everywhere(
 def test_layers_are_shown(run: Run, project: Path) -> None:
     done = run("model", "verify", "./project", "--per-layer")
     assert "Worst of 3 layers, 4 inputs" in done.out
+    assert "added" in done.out
     assert "GlobalAveragePool" in done.out
+
+
+def test_layers_need_a_reference(run: Run, project: Path) -> None:
+    (project / "build.toml").write_text('inputs = "samples"\n')
+    done = run("model", "verify", "./project", "--per-layer")
+    assert done.code == 2
+    assert "without the FP32 reference" in done.err
+
+
+def test_a_tflite_file_as_the_reference(run: Run, project: Path) -> None:
+    """Only a quantised one is at hand: that it is one shows that it was read by LiteRT."""
+    shutil.copyfile(TFLITE, project / "int8.tflite")
+    (project / "build.toml").write_text('reference = "int8.tflite"\ninputs = "samples"\n')
+    done = run("model", "verify", "./project")
+    assert (done.code, "the FP32 reference: is quantised itself: " in done.err) == (4, True)
+    layers = run("model", "verify", "./project", "--per-layer")
+    assert (layers.code, "those of an ONNX file only" in layers.err) == (2, True)
+    assert "hint: name it: --reference FP32.onnx" in layers.err
 
 
 def test_at_most_so_many_inputs(run: Run, project: Path) -> None:
@@ -140,8 +173,9 @@ def test_a_bundle_needs_inputs_and_trust(run: Run, publisher: Publisher, tmp_pat
     put_colours(tmp_path / "samples")
     alone = run("model", "verify", "./bundle", "--inputs", "samples")
     assert alone.code == 0, alone.err
-    assert "whether drift holds is not known, for want of a reference" in alone.out
-    assert "drift holds on this device" not in alone.out
+    assert "drift: whether it holds on this device is not known" in alone.out
+    assert "hold on this device" not in alone.out
+    assert run("model", "verify", "./bundle", "--inputs", "samples", "--json").json()["ok"] is None
     (publisher.bundle / "labels.json").write_text('["a", "b", "c"]')
     assert run("model", "verify", "./bundle", "--inputs", "samples").code == 3
 
@@ -161,7 +195,7 @@ def test_an_unreadable_input_is_named_and_nothing_is_written(
     [
         (["--inputs", "nowhere"], 4, "nowhere"),
         (["--reference", "none.onnx"], 4, "none.onnx"),
-        (["--reference", "project/labels.json"], 4, "must be an .onnx file"),
+        (["--reference", "project/labels.json"], 4, "must be an .onnx or a .tflite file"),
         (["--report", "no/such/r.json"], 2, "no/such/r.json"),
     ],
 )
@@ -177,4 +211,4 @@ def test_a_missing_onnx_package(run: Run, project: Path) -> None:
     script = "import sys; sys.modules['onnx'] = None; from edge_agent.cli.main import main; main()"
     done = run("model", "verify", "./project", "--per-layer", script=script)
     assert done.code == 5
-    assert "hint: pip install 'edge-agent[authoring]'" in done.err
+    assert "hint: pip install onnx" in done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -59,6 +58,10 @@ def test_from_a_float_model_to_an_answer(run: Run, project: Path) -> None:
     assert "2 of 2 Conv" in done.out
     assert "weights: 3 per channel, 0 per tensor" in done.out
     assert "calibration: minmax over 12 inputs" in done.out
+    assert "calibrated on 12 inputs: a hundred or more" in done.err
+    assert " KiB " in done.out
+    assert " times smaller" in done.out or " times larger" in done.out
+    assert " times as fast" in done.out or " times as slow" in done.out
     assert "drift of scores: relative L2 0.0" in done.out
     assert f"model.yaml names {INT8} now" in done.out
     assert (project / "model.yaml").read_bytes() == b"# by hand\n" + description(
@@ -150,7 +153,10 @@ def test_the_contract_of_the_project_decides(run: Run, tmp_path: Path) -> None:
     assert f"{INT8}, not written" in refused.out
     assert "model.yaml names" not in refused.out
     assert "is above 1e-06" in refused.err
-    assert "hint: try another --calibration; or write it with --force" in refused.err
+    assert "hint: try --calibration percentile; or write it with --force" in refused.err
+    assert "errors add up along the graph" in refused.err
+    again = run(*FAST, "--calibration", "percentile")
+    assert "hint: try another --percentile; or write it with --force" in again.err
 
 
 def test_a_golden_answer_that_moved_is_told(run: Run, tmp_path: Path) -> None:
@@ -266,7 +272,8 @@ def test_what_cannot_be_used_changes_nothing(
         (("project", "--inputs", "photos", "--output", "../x.onnx"), 2, "the new file can't be"),
         (("project", "--inputs", "photos", "--output", FLOAT), 2, "the new file can't be"),
         (("project", "--inputs", "photos", "--percentile", "99"), 2, "goes with --calibration"),
-        (("project", "--inputs", "photos", "--reference", "photos/01.png"), 4, "an .onnx file"),
+        (("project", "--inputs", "photos", "--reference", "photos/01.png"), 4, "an .onnx or"),
+        (("project", "--inputs", "photos", "--reference", "x.tflite"), 4, "is no .onnx file, and"),
         (("project", "--inputs", "photos", "--at-most", "0"), 2, "--at-most"),
         (("project", "--inputs", "photos", "--output", "labels.json/x.onnx"), 1, "labels.json"),
     ],
@@ -280,11 +287,49 @@ def test_wrong_options(
     assert contents(project) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_project_that_is_read_only(run: Run, project: Path) -> None:
-    (project / "weights").chmod(0o555)
-    refused = run(*FAST)
-    assert (refused.code, "can't be written" in refused.err) == (1, True)
+def test_a_file_in_the_place_of_the_folder(run: Run, project: Path) -> None:
+    """It is known before minutes go into calibration."""
+    (project / FLOAT).rename(project / "shapes-fp32.onnx")
+    (project / "weights").rmdir()
+    (project / "weights").write_bytes(b"")
+    before = contents(project)
+    refused = run(*FAST, "--reference", "project/shapes-fp32.onnx")
+    assert (refused.code, "project/weights" in refused.err) == (1, True), refused.err
+    assert "calibrating" not in refused.err
+    assert contents(project) == before
+
+
+def test_nothing_is_written_through_a_link(run: Run, project: Path, tmp_path: Path) -> None:
+    """It is known before minutes go into calibration."""
+    (project / "weights").rename(tmp_path / "outside")
+    (project / "weights").symlink_to("../outside")
+    before = contents(tmp_path)
+    refused = run(*FAST, "--force", "--reference", "outside/shapes-fp32.onnx")
+    assert (refused.code, "project/weights: is a symbolic link" in refused.err) == (4, True)
+    assert "calibrat" not in refused.err
+    assert contents(tmp_path) == before
+
+
+def test_another_result_has_another_name(run: Run, project: Path) -> None:
+    assert run(*FAST).code == 0
+    first = contents(project)
+    again = run(*FAST, "--reduce-range")
+    assert again.code == 0, again.err
+    second = "weights/shapes-u8s8-2.onnx"
+    assert f"model.yaml names {second} now" in again.out
+    assert f"{INT8}, which it named before, is still there" in again.out
+    after = contents(project)
+    assert after[INT8] == first[INT8] != after[second]
+    assert f"file: {second}" in (project / "model.yaml").read_text()
+
+
+def test_a_file_at_output_stays(run: Run, project: Path) -> None:
+    (project / "weights/mine.onnx").write_bytes(b"mine")
+    before = contents(project)
+    refused = run(*FAST, "--output", "weights/mine.onnx", "--force")
+    assert (refused.code, "is there already" in refused.err) == (2, True), refused.err
+    assert "hint: remove it, or choose another --output" in refused.err
+    assert contents(project) == before
 
 
 def test_an_interrupt_leaves_nothing_behind(

@@ -15,7 +15,7 @@ import pytest
 
 from edge_signing.ed25519 import PrivateKey
 from edge_signing.keyring import Keyring
-from edge_signing.oci import write_oci_tar
+from edge_signing.oci_writing import write_oci_tar
 from edge_signing.sources import open_source
 
 from .conftest import MODEL_YAML, NAME, Outcome, Publisher, Run, colour_model

@@ -16,7 +16,7 @@ import pytest
 from edge_signing.bundle import VerifiedBundle, sign_directory, verify
 from edge_signing.keyring import Keyring
 from edge_signing.keys import PrivateKey
-from edge_signing.oci import write_oci_tar
+from edge_signing.oci_writing import write_oci_tar
 from edge_signing.sources import BundleSource, DirectorySource, MemorySource, open_source
 from edge_signing.trust import Purpose
 

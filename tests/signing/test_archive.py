@@ -15,7 +15,7 @@ from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
 from edge_signing.keyring import Keyring
 from edge_signing.limits import Limits
 from edge_signing.manifest import bundle_digest
-from edge_signing.oci import write_oci_tar
+from edge_signing.oci_writing import write_oci_tar
 from edge_signing.signing import state
 from edge_signing.sources import DirectorySource, open_source
 from edge_signing.trust import Purpose
@@ -105,6 +105,78 @@ def test_damaged_archive_is_not_signed(workshop: Workshop) -> None:
     with pytest.raises(BundleChanged, match="differs from its digest"):
         sign_archive(archive, NAME, workshop.alice, replace=True)
     assert archive.read_bytes() == data
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_mode_and_owner_stay(mode: int, workshop: Workshop) -> None:
+    archive = pack(workshop, FILES)
+    archive.chmod(mode)
+    if os.getuid() == 0:
+        os.chown(archive, 12345, 54321)
+    before = archive.stat()
+    sign_archive(archive, NAME, workshop.alice)
+    after = archive.stat()
+    assert (after.st_mode & 0o7777, after.st_uid, after.st_gid) == (
+        mode, before.st_uid, before.st_gid,
+    )  # fmt: skip
+
+
+def test_signers_at_once_lose_no_signature(workshop: Workshop) -> None:
+    archive = pack(workshop, {**FILES, "big.bin": os.urandom(4 << 20)})
+    script = (
+        "import sys\nfrom edge_signing.bundle import sign_archive\n"
+        "from edge_signing.ed25519 import PrivateKey\nprint('go', flush=True)\n"
+        f"sys.stdin.read()\nkey = PrivateKey(bytes([int(sys.argv[2])]) * 32)\n"
+        f"sign_archive(sys.argv[1], {NAME!r}, key)\n"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(archive), str(number)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+        for number in range(1, 5)
+    ]  # fmt: skip
+    for child in children:
+        assert child.stdout
+        child.stdout.readline()
+    for child in children:
+        assert child.stdin
+        child.stdin.close()
+    for child in children:
+        assert child.wait(30) == 0
+        assert child.stdout
+        child.stdout.close()
+    with open_source(archive) as source:
+        assert len(source.names()) == len(FILES) + 1 + len(children)
+
+
+def test_archive_that_was_replaced_meanwhile_stays(workshop: Workshop) -> None:
+    archive, other = pack(workshop, FILES), pack(workshop, FILES, "other")
+    kept = other.read_bytes()
+
+    def replace(done: int, total: int) -> None:
+        if other.exists():
+            other.replace(archive)
+
+    with pytest.raises(BundleChanged, match="was replaced while it was signed"):
+        sign_archive(archive, NAME, workshop.alice, progress=replace)
+    assert archive.read_bytes() == kept
+    assert not list(workshop.root.glob(".*"))
+
+
+def test_archive_that_changes_while_it_is_signed_is_refused(workshop: Workshop) -> None:
+    archive = pack(workshop, FILES)
+    data = archive.read_bytes()
+    changed = data.replace(FILES["labels.json"], b"#" + FILES["labels.json"][1:])
+    assert changed != data
+
+    def change(done: int, total: int) -> None:
+        if done == total:
+            archive.write_bytes(changed)
+
+    with pytest.raises(BundleChanged, match="changed while it was packed"):
+        sign_archive(archive, NAME, workshop.alice, progress=change)
+    assert archive.read_bytes() == changed
 
 
 def test_killed_while_signing_it_is_as_it_was(workshop: Workshop) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable, SigningError
 from edge_signing.limits import Limits
-from edge_signing.oci import OciTarSource, write_oci_tar
+from edge_signing.oci import OciTarSource
 from edge_signing.oci_manifest import MANIFEST_TYPE, Layer, build_oci_manifest, parse_oci_manifest
+from edge_signing.oci_writing import write_oci_tar
 from edge_signing.sources import MemorySource
 from edge_signing.tar import header, members, padding
 

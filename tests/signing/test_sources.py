@@ -15,7 +15,8 @@ import pytest
 import edge_signing
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
 from edge_signing.limits import Limits
-from edge_signing.oci import OciTarSource, write_oci_tar
+from edge_signing.oci import OciTarSource
+from edge_signing.oci_writing import write_oci_tar
 from edge_signing.sources import BundleSource, DirectorySource, MemorySource, open_source
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pytest
 
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
-from edge_signing.oci import write_oci_tar
+from edge_signing.oci_writing import write_oci_tar
 from edge_signing.sources import DirectorySource, MemorySource
 
 if TYPE_CHECKING:

@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from edge_agent import samples
 from edge_agent.authoring import staging
-from edge_agent.authoring.building.content import fill
+from edge_agent.authoring.building import earlier
+from edge_agent.authoring.building.content import complete, copy
 from edge_agent.authoring.gate import verification
 from edge_agent.authoring.lint.run import lint
 from edge_agent.authoring.project import Project
-from edge_agent.bundles import DESCRIPTION_FILE
-from edge_agent.errors import BadInputError, ConfigError, ThresholdError
+from edge_agent.errors import AgentError, BadInputError, ConfigError, ThresholdError
+from edge_signing.errors import BundleInvalid, BundleUnreadable, SigningError
 
 if TYPE_CHECKING:
     from edge_agent.app import Agent
     from edge_agent.authoring.lint.findings import Finding
     from edge_agent.authoring.lint.run import Report
+    from edge_agent.bundles import Progress
     from edge_agent.drift.report import DriftReport
     from edge_signing.ed25519 import PrivateKey
-
-MAX_SAMPLES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class BuildRequest:
         inputs: Folder of sample inputs; None takes build.toml's.
         reference: The FP32 model; None takes build.toml's.
         verify: Whether answers are compared with the reference's.
-        force: Replace an earlier bundle, and build one that drifts.
+        force: Replace an earlier bundle that nobody changed since, and build one that drifts.
         key: The key that signs; None leaves it unsigned.
         created: The time in the bill of materials, seconds since 1970.
     """
@@ -67,7 +67,7 @@ class Built:
         keyid: Who signed it, None where nobody did.
         files: What is in it.
         warnings: What had better not be so.
-        drift: Whether its answers keep the contract, None where they were not compared.
+        drift: Whether its answers keep the contract, None where they were not compared with FP32.
     """
 
     path: Path
@@ -81,13 +81,18 @@ class Built:
     drift: bool | None
 
 
-def build(agent: Agent, request: BuildRequest) -> Built:
+def build(agent: Agent, request: BuildRequest, progress: Progress | None = None) -> Built:
     """Builds a bundle.
 
+    Args:
+        agent: The agent.
+        request: What is to be built.
+        progress: Called with runs of the drift gate done and runs in all.
+
     Raises:
-        BadInputError: Lint finds errors, or the place has something already.
-        ConfigError: The place has no name of its own or lies in the project, or the project has a
-            file of a name that is made here.
+        BadInputError: Lint finds errors, or the place has something that isn't replaced.
+        ConfigError: The place has no name of its own, lies in the project or around it, or the
+            project has a file of a name that is made here.
         ThresholdError: The answers drift, and `force` is False.
         OSError: It can't be written; no half bundle is left under its name.
     """
@@ -96,20 +101,15 @@ def build(agent: Agent, request: BuildRequest) -> Built:
         raise ConfigError(f"--out can't be {str(out)!r}", hint="name the folder that it shall make")
     archive = out.with_name(f"{out.name}.tar")
     _check_place(request, out, archive)
-    report = lint(agent, request.project)
-    _require_sound(report, request.project)
-    project = Project(request.project)
-    for note in report.notes:
-        agent.notify(note)
-    drift = _gate(agent, request, project)
-    with _told_of(out), staging.staged(out) as work:
+    with staging.staged(out) as work, _told_of(request.project, work / "bundle"):
         content = work / "bundle"
         content.mkdir()
-        files = fill(content, project, drift, request.created)
+        project, report = _judged(agent, request.project, content)
+        drift = _gate(agent, request, project, progress)
+        files = complete(content, project.description, drift, request.created)
         digest, keyid = _seal(content, project.description.name, request.key)
         _pack(content, work / "bundle.tar")
-        staging.place_file(work / "bundle.tar", archive)
-        staging.place_folder(content, out)
+        _place(request, work, out, archive)
     ref = project.ref
     warnings = tuple(one for one in report.findings if one.level == "warning")
     kept = drift.ok if drift else None
@@ -117,18 +117,45 @@ def build(agent: Agent, request: BuildRequest) -> Built:
 
 
 def _check_place(request: BuildRequest, out: Path, archive: Path) -> None:
-    if out.absolute().resolve().is_relative_to(request.project.resolve()):
+    place, project = out.resolve(), request.project.resolve()
+    if place.is_relative_to(project) or project.is_relative_to(place):
         raise ConfigError(
-            "the bundle can't lie in its project", path=str(out), hint="choose another with --out"
+            "neither the bundle nor its project can lie in the other",
+            path=str(out),
+            hint="choose another place with --out",
         )
     if not request.force:
-        for place in (out, archive):
-            staging.require_free(place, "replace it with --force, or choose another with --out")
-    for place, is_right in ((out, Path.is_dir), (archive, Path.is_file)):
-        if os.path.lexists(place) and (place.is_symlink() or not is_right(place)):
-            raise BadInputError("is something else than a bundle", path=str(place))
-    if out.is_dir() and any(out.iterdir()) and not (out / DESCRIPTION_FILE).exists():
-        raise BadInputError("holds something else than a bundle", path=str(out))
+        for one in (out, archive):
+            staging.require_free(one, "replace it with --force, or choose another with --out")
+    if os.path.lexists(out):
+        earlier.require_bundle(out)
+    if os.path.lexists(archive):
+        earlier.require_archive(archive)
+
+
+def _judged(agent: Agent, home: Path, content: Path) -> tuple[Project, Report]:
+    """Copies the project's files and checks the copy; of what can't be copied, lint says why."""
+    try:
+        project = copy(home, content)
+    except (AgentError, SigningError):
+        _require_sound(lint(agent, home), home)
+        raise
+    report = lint(agent, content, home)
+    _require_sound(report, home)
+    for note in report.notes:
+        agent.notify(note)
+    return project, report
+
+
+def _place(request: BuildRequest, work: Path, out: Path, archive: Path) -> None:
+    """Gives folder and archive their names; the places may have changed since they were checked."""
+    _check_place(request, out, archive)
+    staging.place_folder(work / "bundle", out, replace=request.force)
+    try:
+        staging.place_file(work / "bundle.tar", archive, replace=request.force)
+    except BadInputError:
+        out.rename(work / "bundle")  # neither without the other
+        raise
 
 
 def _require_sound(report: Report, folder: Path) -> None:
@@ -144,7 +171,9 @@ def _require_sound(report: Report, folder: Path) -> None:
         )
 
 
-def _gate(agent: Agent, request: BuildRequest, project: Project) -> DriftReport | None:
+def _gate(
+    agent: Agent, request: BuildRequest, project: Project, progress: Progress | None
+) -> DriftReport | None:
     """Compares answers with the reference's, where that is wanted and can be done."""
     place, reference = project.inputs(request.inputs), project.reference(request.reference)
     if not request.verify:
@@ -158,8 +187,9 @@ def _gate(agent: Agent, request: BuildRequest, project: Project) -> DriftReport 
     report = verification.verify(
         agent,
         project,
-        samples.files(project, place, MAX_SAMPLES),
+        samples.files(project, place, samples.USUAL_COUNT),
         verification.read_reference(reference) if reference else None,
+        progress=progress,
     )
     try:
         verification.require(report)
@@ -187,7 +217,7 @@ def _seal(content: Path, name: str, key: PrivateKey | None) -> tuple[str, str | 
 
 
 def _pack(content: Path, archive: Path) -> None:
-    from edge_signing.oci import write_oci_tar
+    from edge_signing.oci_writing import write_oci_tar
     from edge_signing.sources import DirectorySource
 
     with DirectorySource(content) as source:
@@ -195,11 +225,17 @@ def _pack(content: Path, archive: Path) -> None:
 
 
 @contextmanager
-def _told_of(out: Path) -> Iterator[None]:
-    """Makes what signing finds wrong with a new bundle a fault of its author's input."""
-    from edge_signing.errors import BundleInvalid, BundleUnreadable
-
+def _told_of(home: Path, content: Path) -> Iterator[None]:
+    """Makes what is wrong with the copy a fault of the project, which its author knows."""
     try:
         yield
     except (BundleInvalid, BundleUnreadable) as error:
-        raise BadInputError(error.message, path=error.path or str(out), hint=error.hint) from error
+        path = _at_home(error.path, home, content) or str(home)
+        raise BadInputError(error.message, path=path, hint=error.hint) from error
+    except AgentError as error:
+        error.path = _at_home(error.path, home, content)
+        raise
+
+
+def _at_home(path: str | None, home: Path, content: Path) -> str | None:
+    return path and path.replace(str(content), str(home))

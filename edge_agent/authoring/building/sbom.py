@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from edge_agent import __version__
-from edge_agent.authoring.building.spdx_license import is_expression, references
-from edge_agent.authoring.drafting.naming import slug
+from edge_agent.authoring.naming import slug
+from edge_agent.authoring.spdx_license import is_expression, references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,10 @@ _IMAGES: Final = (
     ".tif",
     ".tiff",
     ".svg",
+)
+_SIGNED_LATER: Final = (
+    "Signatures are added later, in ./signatures: they are over this document too, so neither the "
+    "files nor the verification code can have them."
 )
 _BLOCK: Final = 1 << 20
 
@@ -83,7 +87,6 @@ def document(description: ModelDescription, parts: Sequence[Part], created: int)
         "dataLicense": "CC0-1.0",
         "SPDXID": _DOCUMENT,
         "name": f"{description.name}-{description.version}",
-        "documentNamespace": _namespace(description, parts),
         "creationInfo": {
             "created": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "creators": [f"Tool: edge-agent-{__version__}"],
@@ -101,6 +104,7 @@ def document(description: ModelDescription, parts: Sequence[Part], created: int)
         value["hasExtractedLicensingInfos"] = [
             {"licenseId": one, "extractedText": said} for one in strangers
         ]
+    value["documentNamespace"] = _namespace(description.name, value)
     return json.dumps(value, indent=1, ensure_ascii=True).encode() + b"\n"
 
 
@@ -116,10 +120,11 @@ def _package(description: ModelDescription, parts: Sequence[Part], declared: str
             "packageVerificationCodeValue": verification_code(parts),
             "packageVerificationCodeExcludedFiles": [f"./{SBOM_FILE}"],
         },
-        "licenseConcluded": declared,
+        "licenseConcluded": _NOTHING,
         "licenseDeclared": declared,
         "licenseInfoFromFiles": [_NOTHING],
         "copyrightText": _NOTHING,
+        "comment": _SIGNED_LATER,
     }
 
 
@@ -169,11 +174,12 @@ def _license(text: str | None) -> str:
     return text if text and is_expression(text) else _NOTHING
 
 
-def _namespace(description: ModelDescription, parts: Sequence[Part]) -> str:
-    """Returns a URI that only this content has.
+def _namespace(name: str, rest: dict[str, Any]) -> str:
+    """Returns a URI that only this document has: made of everything else in it.
 
-    Source: SPDX 2.3, 6.5, for creators without a web site.
+    Source: SPDX 2.3, 6.5, for creators without a web site; RFC 9562, 5.8, UUID version 8.
     """
-    content = json.dumps([description.name, description.version, parts]).encode()
-    unique = UUID(bytes=sha256(content).digest()[:16], version=5)
-    return f"https://spdx.org/spdxdocs/{slug(description.name)}-{unique}"
+    content = bytearray(sha256(json.dumps(rest, sort_keys=True).encode()).digest()[:16])
+    content[6] = content[6] & 0x0F | 0x80  # the version
+    content[8] = content[8] & 0x3F | 0x80  # the variant
+    return f"https://spdx.org/spdxdocs/{slug(name)}-{UUID(bytes=bytes(content))}"

@@ -11,12 +11,12 @@ from edge_agent.authoring.drafting.parts import (
     Draft,
     ImageInput,
     Wishes,
-    covered,
     described_dtype,
     image_input,
 )
 from edge_agent.authoring.drafting.postprocess import postprocess
 from edge_agent.authoring.drafting.preprocess import preprocess
+from edge_agent.authoring.native_tensors import covered
 from edge_agent.model_yaml import HOLE
 
 if TYPE_CHECKING:

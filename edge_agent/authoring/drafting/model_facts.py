@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from edge_agent.authoring import onnx_files
-from edge_agent.authoring.source_files import parse_any_labels
+from edge_agent.authoring import onnx_graphs
+from edge_agent.authoring.source_files import ENGINES, parse_any_labels
 from edge_agent.description import DType
 from edge_agent.errors import BadInputError, ModelFileError
 from edge_agent.labels import MAX_LABELS_BYTES
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from edge_agent.backends.base import ModelFile
     from edge_agent.backends.binding import NativeTensor
 
-ENGINES: Final = {".onnx": "onnx", ".tflite": "tflite"}
 _MAX_AXES: Final = 8
 # Ultralytics writes its task and class names into the ONNX file's metadata.
 _TASKS: Final = {
@@ -98,7 +97,7 @@ def read_facts(model: ModelFile, path: Path) -> ModelFacts:
 def _of_onnx(model: ModelFile, path: Path) -> ModelFacts:
     from edge_agent.backends import onnx
 
-    proto = onnx_files.parse(model, str(path))
+    proto = onnx_graphs.parse(model, str(path))
     inputs, outputs = onnx.describe(model, str(path))
     metadata = {one.key: one.value for one in proto.metadata_props}
     return ModelFacts(
@@ -108,7 +107,7 @@ def _of_onnx(model: ModelFile, path: Path) -> ModelFacts:
         {one.name: _axis_names(one) for one in (*proto.graph.input, *proto.graph.output)},
         _names(metadata.get("names", "")),
         _TASKS.get(metadata.get("task", "")),
-        not onnx_files.is_quantised(proto),
+        not onnx_graphs.is_quantised(proto),
     )
 
 

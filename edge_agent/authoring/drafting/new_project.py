@@ -11,8 +11,8 @@ import msgspec
 
 from edge_agent import description as descriptions
 from edge_agent import model_yaml, yaml_subset
-from edge_agent.authoring import sections
-from edge_agent.authoring.drafting import model_facts, naming
+from edge_agent.authoring import naming, sections
+from edge_agent.authoring.drafting import model_facts
 from edge_agent.authoring.drafting.draft import draft, spec
 from edge_agent.authoring.drafting.parts import image_input
 from edge_agent.authoring.drafting.postprocess import LABELS_FILE, labels_of, scores

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from edge_agent.authoring.drafting import layouts, presets
+from edge_agent.authoring.native_tensors import covered
 
 if TYPE_CHECKING:
     from edge_agent.authoring.drafting.model_facts import ModelFacts
@@ -100,17 +101,6 @@ def described_dtype(tensor: NativeTensor, is_image: bool) -> str:
     if tensor.scale is None or (is_image and tensor.dtype == "uint8"):
         return tensor.dtype
     return "float32"
-
-
-def covered(tensor: NativeTensor) -> tuple[float, float] | None:
-    """Returns the smallest and largest real value of a quantised tensor, None for others."""
-    import numpy as np
-
-    if tensor.scale is None:
-        return None
-    bounds = np.iinfo(tensor.dtype)
-    low, high = ((int(q) - tensor.zero_point) * tensor.scale for q in (bounds.min, bounds.max))
-    return float(np.float32(low)), float(np.float32(high))
 
 
 def covers_as(image: ImageInput) -> list[str]:

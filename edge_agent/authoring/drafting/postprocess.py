@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from edge_agent.authoring.native_tensors import shown
 from edge_agent.errors import BadInputError
 from edge_agent.model_yaml import HOLE
 
@@ -94,8 +95,3 @@ def _told(found: Sequence[NativeTensor], output: str, activation: str | None) ->
             + ("sums to one already." if activation == "none" else "doesn't sum to one.")
         )
     return lines
-
-
-def shown(tensors: Sequence[NativeTensor]) -> str:
-    """Returns tensors as a message shows them."""
-    return ", ".join(f"{one.name} {[axis or '?' for axis in one.shape]}" for one in tensors)

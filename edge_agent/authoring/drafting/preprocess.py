@@ -6,7 +6,8 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from edge_agent.authoring.drafting import layouts, presets
-from edge_agent.authoring.drafting.parts import covered, covers_as, described_dtype
+from edge_agent.authoring.drafting.parts import covers_as, described_dtype
+from edge_agent.authoring.native_tensors import covered
 from edge_agent.model_yaml import HOLE
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from edge_agent.authoring.drafting import naming, presets
+from edge_agent.authoring import naming
 from edge_agent.authoring.drafting import postprocess as draft_postprocess
+from edge_agent.authoring.drafting import presets
 from edge_agent.authoring.drafting.parts import covers_as, described_dtype, image_input
 from edge_agent.authoring.drafting.preprocess import RULES
 from edge_agent.authoring.source_files import read_labels

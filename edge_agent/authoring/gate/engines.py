@@ -39,23 +39,35 @@ class GateEngine(Struct, frozen=True):
         return self.session.run(inputs.of(self.part.layout))
 
 
-def load(
-    loader: ModelLoader, contents: Contents, notes: list[str]
-) -> tuple[list[GateEngine], dict[str, EngineStatus]]:
-    """Loads every engine of a model that is installed here, in the order of model.yaml.
+class Loaded(Struct, frozen=True):
+    """What takes part in a comparison.
+
+    Attributes:
+        engines: The model's engines that are installed here, in the order of model.yaml.
+        missing: What there is of the others, by their names.
+        reference: The FP32 reference, under the names of model.yaml; None without one.
+        notes: What stays unknown, in sentences.
+    """
+
+    engines: tuple[GateEngine, ...]
+    missing: dict[str, EngineStatus]
+    reference: GateEngine | None
+    notes: tuple[str, ...]
+
+
+def load(loader: ModelLoader, contents: Contents, reference: ModelFile | None) -> Loaded:
+    """Loads every engine of a model that is installed here, and the reference.
 
     Args:
         loader: Makes the sessions.
         contents: The model.
-        notes: Told of what stays unknown.
-
-    Returns:
-        Those engines, and what there is of the others, by their names.
+        reference: The FP32 model, None without one.
 
     Raises:
-        EngineUnavailableError: None of them is installed here.
+        EngineUnavailableError: None of the engines is installed here, or the reference's isn't.
         ModelFileError: One refuses its file, or it isn't as described.
     """
+    notes: list[str] = []
     ready: list[GateEngine] = []
     missing: dict[str, EngineStatus] = {}
     for part in contents.description.engines:
@@ -70,19 +82,17 @@ def load(
     if not ready:
         engine, status = next(iter(missing.items()))
         raise EngineUnavailableError(f"{engine}: {status.problem}", hint=status.hint)
-    return ready, missing
+    right = _reference(loader, contents.description, reference, notes)
+    return Loaded(tuple(ready), missing, right, tuple(notes))
 
 
-def load_reference(
-    loader: ModelLoader, description: ModelDescription, model: ModelFile
-) -> GateEngine:
-    """Loads the FP32 reference, under the names of model.yaml.
-
-    Raises:
-        EngineUnavailableError: ONNX Runtime isn't installed here, or doesn't load.
-        ModelFileError: It refuses the file, or that doesn't fit model.yaml.
-    """
-    part = references.fit(model, description)
+def _reference(
+    loader: ModelLoader, description: ModelDescription, model: ModelFile | None, notes: list[str]
+) -> GateEngine | None:
+    if model is None:
+        notes.append("no FP32 reference was given: engines are compared with each other only")
+        return None
+    part = references.fit(model, description, notes.append)
     return GateEngine(part, None, loader.load_session(model, description, part), {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from edge_agent.authoring import onnx_graphs
@@ -10,14 +11,16 @@ from edge_agent.authoring.gate.sample_inputs import named
 from edge_agent.backends.onnx import OnnxGraph
 from edge_agent.drift.metrics import Running
 from edge_agent.drift.report import LayerDrift
+from edge_agent.samples import spread
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edge_agent.authoring.gate.sample_inputs import SampleInputs, SampleReader
+    from edge_agent.authoring.gate.sample_inputs import SampleReader
     from edge_agent.backends.base import ModelFile
     from edge_agent.bundles import Progress
     from edge_agent.description import EngineFile
+    from edge_agent.drift.metrics import Agreement
     from edge_agent.types import Tensor
 
 # What ONNX Runtime's quantiser appends to the name of a tensor that it rounds.
@@ -49,6 +52,9 @@ class Graph:
         model: The file.
         part: How its inputs are named, and their layout.
 
+    Attributes:
+        part: As given.
+
     Raises:
         EngineUnavailableError: The ``onnx`` package isn't installed.
         ModelFileError: It is no ONNX file.
@@ -56,7 +62,7 @@ class Graph:
 
     def __init__(self, model: ModelFile, part: EngineFile) -> None:
         self._model = model
-        self._part = part
+        self.part = part
         self._proto = onnx_graphs.parse(model, part.file)
 
     @property
@@ -67,12 +73,7 @@ class Graph:
     def exposing(self, tensors: Sequence[str]) -> OnnxGraph:
         """Returns the graph ready to run, with these tensors as its outputs."""
         shown = onnx_graphs.exposing(self._proto, self._model.external, tensors)
-        return OnnxGraph(shown, self._part.file)
-
-    def feed(self, inputs: SampleInputs) -> dict[str, Tensor]:
-        """Returns the inputs by their names in the file."""
-        ready = inputs.of(self._part.layout)
-        return {self._part.inputs.get(name, name): value for name, value in ready.items()}
+        return OnnxGraph(shown, self.part.file)
 
 
 def compare(
@@ -100,21 +101,39 @@ def compare(
         EngineFailedError: One of them fails on an input.
         BadInputError: An input can't be used.
     """
-    chosen = spread(files)
-    found = matches(reference.nodes, quantised.nodes)
-    batches = [found[start : start + _AT_ONCE] for start in range(0, len(found), _AT_ONCE)]
+    chosen = spread(files, MAX_INPUTS)
+    common = matches(reference.nodes, quantised.nodes)
+    batches = [common[start : start + _AT_ONCE] for start in range(0, len(common), _AT_ONCE)]
     steps = _Steps(len(batches) * len(chosen), progress)
-    return tuple(
-        layer
+    found = [
+        each
         for batch in batches
-        for layer in _compare_batch(reference, quantised, batch, reader, chosen, steps)
-    )
+        for each in _compare_batch(reference, quantised, batch, reader, chosen, steps)
+    ]
+    added = added_errors(reference.nodes, {one.name: it.relative_l2 for one, it in found})
+    return tuple(LayerDrift(one.name, one.operator, it, added[one.name]) for one, it in found)
 
 
-def spread(files: Sequence[Path]) -> list[Path]:
-    """Returns at most `MAX_INPUTS` of the files, evenly spread."""
-    count = min(len(files), MAX_INPUTS)
-    return [files[index * len(files) // count] for index in range(count)]
+def added_errors(nodes: Any, errors: Mapping[str, float]) -> dict[str, float]:
+    """Tells what a layer adds from what it inherits.
+
+    Args:
+        nodes: The reference's nodes, in the order in which they run.
+        errors: The errors of the tensors that were compared. One that wasn't has the largest of
+            its inputs' errors; inputs and weights of the model have none.
+
+    Returns:
+        Each of these errors less the largest of its inputs' errors; see `LayerDrift.added`.
+    """
+    known: dict[str, float] = {}
+    added: dict[str, float] = {}
+    for node in nodes:
+        inherited = max((known.get(one, 0.0) for one in node.input), default=0.0)
+        for output in filter(None, node.output):
+            known[output] = errors.get(output, inherited)
+            if output in errors:
+                added[output] = errors[output] - inherited if isfinite(inherited) else 0.0
+    return added
 
 
 def matches(reference: Any, quantised: Any) -> list[Match]:
@@ -163,20 +182,20 @@ def _compare_batch(
     reader: SampleReader,
     files: list[Path],
     steps: _Steps,
-) -> Iterator[LayerDrift]:
+) -> Iterator[tuple[Match, Agreement]]:
     wanted = reference.exposing([one.name for one in batch])
     found = quantised.exposing(list(dict.fromkeys(one.counterpart for one in batch)))
     sums = {one.name: Running() for one in batch}
     for file in files:
         with named(file):
             inputs = reader.read(file)
-            right = wanted.run(reference.feed(inputs))
-            given = found.run(quantised.feed(inputs))
+            right = wanted.run(inputs.feed(reference.part))
+            given = found.run(inputs.feed(quantised.part))
         _add(batch, right, given, sums)
         steps.advance()
     for one in batch:
         if one.name in sums:
-            yield LayerDrift(one.name, one.operator, sums[one.name].result())
+            yield one, sums[one.name].result()
 
 
 def _add(

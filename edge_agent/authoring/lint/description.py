@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from edge_agent import description_rules, model_yaml, yaml_subset
-from edge_agent.authoring.building.spdx_license import is_expression
 from edge_agent.authoring.lint.findings import Finding
 from edge_agent.authoring.project import read_file
+from edge_agent.authoring.spdx_license import is_expression
 from edge_agent.bundles import DESCRIPTION_FILE
 from edge_agent.description import SCHEMA, ModelDescription
 from edge_agent.errors import BadInputError, DescriptionError
@@ -133,7 +133,7 @@ def _advice(value: dict[str, Any], lines: Mapping[str, int]) -> Iterator[Finding
         yield Finding(
             "license-syntax",
             DESCRIPTION_FILE,
-            f"{value['license']!r} is no SPDX license expression",
+            f"{value['license']!r} is no SPDX license expression that needs no other document",
             lines.get("$.license"),
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_agent import golden, model_yaml
-from edge_agent.authoring import classifier
+from edge_agent.authoring import noise
 from edge_agent.authoring.lint import tensors
 from edge_agent.authoring.lint.findings import Finding, one_line
 from edge_agent.authoring.project import Project
@@ -61,10 +61,10 @@ def _noise(job: Job, tell: Teller, model: ModelFile) -> None:
     """Tells whether the answer to noise is probabilities, where it can be had."""
     described = model_yaml.parse(job.description.encode())
     session = BACKENDS[job.engine].load(model, described, described.engines[0], 1)
-    inputs = {name: classifier.noise(shape, dtype) for name, (dtype, shape) in job.noise.items()}
+    inputs = {name: noise.noise(shape, dtype) for name, (dtype, shape) in job.noise.items()}
     tell.stage(f"{_NAMES[job.engine]}, which answers noise")
     answer = session.run(inputs)
-    likely = [name for name, value in answer.items() if classifier.are_probabilities(value)]
+    likely = [name for name, value in answer.items() if noise.are_probabilities(value)]
     tell.facts(probabilities=likely)
 
 

@@ -115,9 +115,10 @@ def _ended(job: Job, answer: bytes, code: str, how: str) -> Seen:
 
 
 def _died(code: int) -> str:
-    if code < 0:
-        return f"the signal {signal.Signals(-code).name}"
-    return f"the exit code {code}"
+    if code >= 0:
+        return f"the exit code {code}"
+    named = {one.value: one.name for one in signal.Signals}
+    return f"the signal {named.get(-code, -code)}"  # real-time signals have numbers only
 
 
 def _read(answer: bytes) -> tuple[Seen, str | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from edge_agent.authoring import onnx_files, onnx_graphs
+from edge_agent.authoring import onnx_graphs
 from edge_agent.authoring.lint.findings import Finding
 from edge_signing.errors import BundleInvalid
 from edge_signing.external_data import resolve
@@ -14,10 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# Bits of an element, by the number of its type; text, and types that come later, have none.
+# Source: onnx.proto, TensorProto.DataType and raw_data.
+_BITS: Final = {
+    number: bits
+    for bits, numbers in {
+        2: (25, 26),
+        4: (21, 22, 23),
+        6: (27, 28),
+        8: (2, 3, 9, 17, 18, 19, 20, 24),
+        16: (4, 5, 10, 16),
+        32: (1, 6, 12),
+        64: (7, 11, 13, 14),
+        128: (15,),
+    }.items()
+    for number in numbers
+}
+
 
 def has_external(proto: Any) -> bool:
     """Tells whether any tensor's bytes lie in another file."""
-    return any(_is_external(tensor) for _, tensor in onnx_files.tensors(proto))
+    return any(_is_external(tensor) for _, tensor in onnx_graphs.tensors(proto))
 
 
 def check(folder: Path, file: str, proto: Any, locations: set[str]) -> Iterator[Finding]:
@@ -35,7 +52,7 @@ def check(folder: Path, file: str, proto: Any, locations: set[str]) -> Iterator[
         if problem:
             hint = "put that file beside the model, or save the model with its data inside"
             yield Finding("external-data", file, problem, hint=hint)
-    for name, tensor in onnx_files.tensors(proto):
+    for name, tensor in onnx_graphs.tensors(proto):
         if _is_external(tensor):
             entries = {one.key: one.value for one in tensor.external_data}
             size = sizes.get(entries.get("location", ""), 0)
@@ -72,7 +89,7 @@ def _too_short(tensor: Any, entries: dict[str, str], size: int) -> str | None:
         offset, length = (int(one) for one in numbers)
     except ValueError:
         return f"has an offset or a length that is no number: {numbers[0][:20]!r}"
-    needed = _bytes(tensor)
+    needed = bytes_of(tensor)
     length = needed if length < 0 else length
     if offset < 0 or length < needed:
         return f"needs {needed} bytes, its external data gives {length} at {offset}"
@@ -81,12 +98,7 @@ def _too_short(tensor: Any, entries: dict[str, str], size: int) -> str | None:
     return None
 
 
-def _bytes(tensor: Any) -> int:
-    helper = onnx_graphs.package().helper
-    try:
-        itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    except KeyError:
-        return 0
-    small = tensor.data_type >= 21  # 4 bits an element (UINT4 and what came after it)
+def bytes_of(tensor: Any) -> int:
+    """Returns how many bytes a tensor's elements take; small ones share bytes."""
     elements = math.prod(int(axis) for axis in tensor.dims)
-    return elements * int(itemsize) // (2 if small else 1)
+    return -(-elements * _BITS.get(tensor.data_type, 0) // 8)

@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_agent.authoring import onnx_files, onnx_graphs
+from edge_agent.authoring import onnx_graphs
 from edge_agent.authoring.lint import onnx_data, onnx_graph, onnx_operators, onnx_weights
 from edge_agent.authoring.lint.findings import Finding, one_line
 from edge_agent.authoring.project import read_file
@@ -34,11 +34,11 @@ def look(job: Job, tell: Teller) -> bool:
     data = read_file(Path(job.folder), job.file, MAX_MODEL_BYTES)
     try:
         locations = external_files(BytesIO(data), len(data))
-        proto = onnx_files.parse(ModelFile(data), job.file)
+        proto = onnx_graphs.parse(ModelFile(data), job.file)
     except (BundleInvalid, ModelFileError) as error:
         tell.finding(Finding("file-damaged", job.file, one_line(error.message), hint=error.hint))
         return False
-    tell.facts(quantised=onnx_files.is_quantised(proto))
+    tell.facts(quantised=onnx_graphs.is_quantised(proto))
     external = _all(tell, onnx_data.check(Path(job.folder), job.file, proto, locations))
     sound = _all(tell, onnx_operators.check(proto, job.file))
     sound = _all(tell, onnx_graph.check(proto, job.file)) and sound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from edge_agent.authoring import onnx_files, onnx_graphs
+from edge_agent.authoring import onnx_graphs
 from edge_agent.authoring.lint.findings import Finding
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ def check(proto: Any, file: str) -> Iterator[Finding]:
     version = opsets.get("", opsets.get("ai.onnx", 0))
     if not MIN_OPSET <= version <= latest:
         said = f"has the opset {version}" if version else "names no opset"
+        known = f"the package onnx {onnx.__version__} knows them up to {latest}"
         yield Finding(
             "opset-unsupported",
             file,
-            f"{said}, ONNX Runtime supports {MIN_OPSET} to {latest}",
+            f"{said}; ONNX Runtime begins with {MIN_OPSET}, {known}",
             hint="export the model again with another opset_version",
         )
         return
@@ -50,7 +51,7 @@ def check(proto: Any, file: str) -> Iterator[Finding]:
 
 def _unknown(proto: Any, file: str, opsets: dict[str, int]) -> Iterator[Finding]:
     own = {(one.domain, one.name) for one in proto.functions}
-    used = Counter((node.domain, node.op_type) for node in onnx_files.nodes(proto))
+    used = Counter((node.domain, node.op_type) for node in onnx_graphs.nodes(proto))
     strange = []
     for domain, name in sorted(used):
         if (domain, name) in own or domain in _RUNTIME_DOMAINS:

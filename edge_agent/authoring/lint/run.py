@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edge_agent.authoring import onnx_graphs
-from edge_agent.authoring.drafting.model_facts import ENGINES
 from edge_agent.authoring.lint import description, files, isolated, labels
 from edge_agent.authoring.lint.findings import Finding
 from edge_agent.authoring.project import external_names
+from edge_agent.authoring.source_files import ENGINES
 from edge_agent.bundles import MAX_MODEL_BYTES
 from edge_agent.errors import BadInputError, ModelNotFoundError
 from edge_signing.errors import SigningError
@@ -43,12 +43,13 @@ class Report:
         return [one for one in self.findings if one.level == "error"]
 
 
-def lint(agent: Agent, folder: Path) -> Report:
+def lint(agent: Agent, folder: Path, home: Path | None = None) -> Report:
     """Checks a project, or the folder of a bundle; nothing in it is changed.
 
     Args:
         agent: The agent.
         folder: The folder.
+        home: The project, where the folder is a copy of what goes into its bundle.
 
     Raises:
         ModelNotFoundError: There is no such folder.
@@ -58,13 +59,14 @@ def lint(agent: Agent, folder: Path) -> Report:
         raise ModelNotFoundError(
             "is no project", path=str(folder), hint="make one: edge-agent bundle init MODEL"
         )
-    recipe, findings = files.recipe_of(folder)
+    home = home or folder
+    recipe, findings = files.recipe_of(home)
     described = description.check(folder)
     findings += described.findings
     if described.description is None:
         seen = _bare_models(agent, folder, described.value)
         return Report((*findings, *_findings(seen)), _notes(seen))
-    findings += _files(folder, described.description, recipe)
+    findings += _files(folder, home, described.description, recipe)
     findings += labels.check(folder, described.description)
     bad = {one.path for one in findings if one.level == "error"}
     parts = [one.file for one in described.description.engines if one.file not in bad]
@@ -111,7 +113,9 @@ def _bare_models(agent: Agent, folder: Path, value: object) -> dict[str, Seen]:
     return seen
 
 
-def _files(folder: Path, described: ModelDescription, recipe: Recipe) -> Iterator[Finding]:
+def _files(
+    folder: Path, home: Path, described: ModelDescription, recipe: Recipe
+) -> Iterator[Finding]:
     limits = files.limits_of(described, recipe)
     problems = list(files.check_named(folder, limits))
     yield from problems
@@ -119,12 +123,13 @@ def _files(folder: Path, described: ModelDescription, recipe: Recipe) -> Iterato
     models = [one.file for one in described.engines if one.engine == "onnx" and one.file not in bad]
     reference = [os.path.normpath(recipe.reference)] if recipe.reference else []
     known = {*limits, *reference}
-    for file in (*models, *reference):
+    places = [(folder, file) for file in models] + [(home, file) for file in reference]
+    for place, file in places:
         try:
-            known |= external_names(folder / file, file)
+            known |= external_names(place / file, file)
         except (BadInputError, SigningError):
             continue  # told where the file itself is looked at
-    yield from files.check_unlisted(folder, recipe, known)
+    yield from files.check_unlisted(home, recipe, known)
     yield from files.check_memory(folder, described)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from edge_agent.authoring.drafting.parts import covered
 from edge_agent.authoring.lint.findings import Finding
+from edge_agent.authoring.native_tensors import covered
 from edge_agent.backends.binding import bind
 from edge_agent.description_rules import CHANNELS
 from edge_agent.errors import ModelFileError

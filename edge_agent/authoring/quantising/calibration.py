@@ -56,8 +56,7 @@ def inputs_of(
 
     def made(file: Path) -> dict[str, Tensor]:
         with named(file):
-            ready = reader.read(file).of(part.layout)
-        return {part.inputs.get(name, name): value for name, value in ready.items()}
+            return reader.read(file).feed(part)
 
     return made
 

@@ -7,7 +7,6 @@ put right here, before minutes go into calibration.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from edge_agent.authoring import onnx_graphs
@@ -77,7 +76,7 @@ def _fill(onnx: Any, proto: Any, external: Mapping[str, bytes], path: str) -> No
     """Puts external data into the message, as the file says where it lies."""
     from onnx.external_data_helper import ExternalDataInfo
 
-    for tensor in _tensors(proto.graph):
+    for _, tensor in onnx_graphs.tensors(proto):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         info = ExternalDataInfo(tensor)
@@ -91,17 +90,6 @@ def _fill(onnx: Any, proto: Any, external: Mapping[str, bytes], path: str) -> No
         tensor.raw_data = data[start:end]
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _tensors(inner)
 
 
 def _require_float(onnx: Any, proto: Any, path: str) -> None:
@@ -118,7 +106,7 @@ def _require_float(onnx: Any, proto: Any, path: str) -> None:
             hint=_HINT_FLOAT,
         )
     half = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-    if any(tensor.data_type in half for tensor in _tensors(proto.graph)):
+    if any(tensor.data_type in half for _, tensor in onnx_graphs.tensors(proto)):
         raise ModelFileError("has 16-bit weights, it must be float32", path=path, hint=_HINT_FLOAT)
     if not any(kind in found for kind in WEIGHTED):
         there = ", ".join(sorted(found))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_agent.authoring.quantising.float_model import WEIGHTED
+from edge_agent.authoring.weight_scales import axis_of, is_per_tensor
 
 _QUANTIZE = "QuantizeLinear"
 _DEQUANTIZE = "DequantizeLinear"
@@ -52,13 +53,12 @@ def count_operators(total: Counter[str], after: Any) -> tuple[Operator, ...]:
 def count_weights(after: Any) -> Weights:
     """Counts the weights of a quantised model; biases, of 32 bits, aren't among them."""
     tensors = {one.name: one for one in after.graph.initializer}
-    scales = [
-        tensors[node.input[1]]
+    single = [
+        is_per_tensor(tensors[node.input[0]], tensors[node.input[1]], axis_of(node, 0))
         for node in after.graph.node
         if node.op_type == _DEQUANTIZE and node.input[0] in tensors and _is_int8(tensors, node)
     ]
-    channels = sum(len(scale.dims) > 0 for scale in scales)
-    return Weights(channels, len(scales) - channels)
+    return Weights(len(single) - sum(single), sum(single))
 
 
 def _is_int8(tensors: dict[str, Any], node: Any) -> bool:

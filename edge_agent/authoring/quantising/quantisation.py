@@ -26,7 +26,8 @@ from edge_agent.authoring.quantising import (
 )
 from edge_agent.authoring.quantising.quantised_file import Draft
 from edge_agent.backends.base import ModelFile
-from edge_agent.errors import ConfigError, ThresholdError
+from edge_agent.errors import BadInputError, ConfigError, ThresholdError
+from edge_profiles.profile import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
     from edge_agent.bundles import Progress
     from edge_agent.description import EngineFile
     from edge_agent.drift.report import DriftReport
+    from edge_profiles.detect import Machine
+    from edge_profiles.profile import DeviceProfile
 
+# Below this the ranges of calibration hang on what few inputs happen to show.
+_FEW: Final = 32
 # Shows how far a stage of the work is, such as "calibrating".
 Watch = Callable[[str], AbstractContextManager["Progress | None"]]
-
-_VNNI: Final = frozenset({"avx512_vnni", "avx_vnni"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class QuantiseRequest:
         calibration: How ranges are found.
         at_most: How many samples are used.
         inputs: Folder of samples; None takes build.toml's.
-        reference: The float model; None takes build.toml's, or the project's own ONNX file.
+        reference: The float model (.onnx); None takes build.toml's, or the project's own ONNX file.
         output: Path of the new file inside the project; None makes one up.
         force: Whether a model that the gate refuses is written all the same.
     """
@@ -78,6 +81,8 @@ class Quantised:
     Attributes:
         written: Whether it is in the project now; the gate may have refused it.
         file: Its path inside the project.
+        earlier: That of the file that model.yaml named before, which nothing needs now; None where
+            there is none.
         reference: The float model.
         float_bytes: Size of the float model with its external data.
         int8_bytes: Size of the new one.
@@ -91,6 +96,7 @@ class Quantised:
 
     written: bool
     file: str
+    earlier: str | None
     reference: Path
     float_bytes: int
     int8_bytes: int
@@ -146,18 +152,23 @@ def quantise(agent: Agent, request: QuantiseRequest, watch: Watch) -> Quantised:
         EngineUnavailableError: ONNX Runtime or the package onnx isn't installed here.
         OSError: The project can't be written.
     """
-    plan = _plan(request)
+    plan = _plan(agent, request)
     made = _make(agent, request, plan, watch)
     draft = Draft(plan.project, plan.entry, made.data)
     with watch("comparing with the float model") as progress:
-        drift = verify(agent, draft, plan.files, plan.model, progress=progress)
+        drift = verify(agent, draft, plan.files, plan.model, progress)
     fast = _latency(agent, plan, draft)
     is_good = request.force or not drift.breaches
+    file, earlier = plan.entry.file, None
     if is_good:
-        quantised_file.publish(plan.project, plan.entry, made.data, plan.reference, request.inputs)
+        file = quantised_file.publish(
+            plan.project, plan.entry, made.data, plan.reference, request.inputs
+        )
+        earlier = quantised_file.superseded(plan.project, file, plan.reference)
     return Quantised(
         written=is_good,
-        file=plan.entry.file,
+        file=file,
+        earlier=earlier,
         reference=plan.reference,
         float_bytes=len(plan.model.data) + sum(map(len, plan.model.external.values())),
         int8_bytes=len(made.data),
@@ -166,7 +177,8 @@ def quantise(agent: Agent, request: QuantiseRequest, watch: Watch) -> Quantised:
         samples=len(plan.files),
         latency=fast,
         drift=drift,
-        may_saturate=_may_saturate(agent, request.scheme),
+        may_saturate=not request.scheme.reduce_range
+        and may_saturate(agent.loader.machine(), agent.profile),
     )
 
 
@@ -180,9 +192,12 @@ def require(made: Quantised, request: QuantiseRequest) -> None:
         return
     figures = "; ".join(map(str, made.drift.breaches))
     kind = "" if request.scheme.per_channel else "per-tensor "
+    percentile = request.calibration.method == "percentile"
     advice = (
-        "try another --calibration; or write it with --force, look for the worst layers with "
-        "`edge-agent model verify --per-layer`, and --exclude them"
+        f"try {'another --percentile' if percentile else '--calibration percentile'}; or write it "
+        "with --force, find with `edge-agent model verify --per-layer` the first layer where the "
+        "error jumps, and --exclude it: errors add up along the graph, so the last ones inherit "
+        "theirs"
     )
     tensor_advice = "leave out --per-tensor; --force writes it all the same"
     raise ThresholdError(
@@ -192,12 +207,19 @@ def require(made: Quantised, request: QuantiseRequest) -> None:
     )
 
 
-def _plan(request: QuantiseRequest) -> _Plan:
+def _plan(agent: Agent, request: QuantiseRequest) -> _Plan:
     project = open_project(request.folder)
     path = _reference(project, request)
+    if path.suffix.lower() == ".tflite":
+        raise BadInputError(
+            "is no .onnx file, and only such a one is quantised here",
+            path=str(path),
+            hint="name it: --reference FP32.onnx; a .tflite file is quantised by its converter",
+        )
     model = read_reference(path)
     proto = float_model.load(model, str(path))
-    part = msgspec.structs.replace(references.fit(model, project.description), file=str(path))
+    fitted = references.fit(model, project.description, agent.notify)
+    part = msgspec.structs.replace(fitted, file=str(path))
     name = quantised_file.choose_name(project, path, request.scheme, request.output)
     quantised_file.require_writable(project, name)
     entry = msgspec.structs.replace(part, file=name)
@@ -210,6 +232,11 @@ def _plan(request: QuantiseRequest) -> _Plan:
             hint="name a folder of a hundred or more: --inputs DIR, or inputs in build.toml",
         )
     files = samples.files(project, place, request.at_most)
+    if len(files) < _FEW:
+        agent.notify(
+            f"calibrated on {len(files)} input{'s' if len(files) > 1 else ''}: a hundred or more "
+            "that look like the field's give ranges that hold there"
+        )
     return _Plan(project, path, model, proto, part, entry, files)
 
 
@@ -250,11 +277,11 @@ def _latency(agent: Agent, plan: _Plan, draft: Draft) -> Latency:
     return latency.compare(lambda: given.run(inputs), lambda: made.run(inputs), loader.threads)
 
 
-def _may_saturate(agent: Agent, scheme: Scheme) -> bool:
-    """Tells whether this processor adds two products of eight bits in sixteen, which overflow.
+def may_saturate(machine: Machine, profile: DeviceProfile) -> bool:
+    """Tells whether a processor adds two products of eight bits in sixteen, which overflow.
 
+    x86 does where its profile has no native INT8.
     Source: Intel SDM, VPMADDUBSW (saturates) against VPDPBUSD (VNNI, 32 bits).
     """
-    machine = agent.loader.machine()
-    is_old = machine.arch == "x86_64" and _VNNI.isdisjoint(machine.cpu_features)
-    return is_old and not scheme.reduce_range
+    int8 = profile.matrix(machine.cpu_features)["onnx"]["int8"]
+    return machine.arch == "x86_64" and int8 != NATIVE

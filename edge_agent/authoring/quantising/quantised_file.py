@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,13 +14,17 @@ import msgspec
 from edge_agent import model_yaml, yaml_subset
 from edge_agent.authoring import recipe as recipes
 from edge_agent.authoring import sections
+from edge_agent.authoring.project import require_no_links
 from edge_agent.bundles import DESCRIPTION_FILE, Contents, named_files
 from edge_agent.description import digest_of_pipeline
 from edge_agent.errors import ConfigError
+from edge_agent.files import read_regular
 from edge_agent.types import ModelRef
-from edge_signing.durable import write_durably
+from edge_signing.durable import create_durably, write_durably
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from edge_agent.authoring.project import Project
     from edge_agent.authoring.quantising.quantiser import Scheme
     from edge_agent.description import EngineFile
@@ -52,7 +57,7 @@ class Draft(Contents):
 
 
 def choose_name(project: Project, reference: Path, scheme: Scheme, given: str | None) -> str:
-    """Returns the quantised file's path inside the project.
+    """Returns the quantised file's path inside the project; `publish` may have to number it.
 
     Args:
         project: The project.
@@ -61,7 +66,8 @@ def choose_name(project: Project, reference: Path, scheme: Scheme, given: str | 
         given: The path that is asked for.
 
     Raises:
-        ConfigError: It can't be one, or is that of a file that the project needs.
+        ConfigError: It can't be one, or is that of a file that the project has, unless that is the
+            one which model.yaml names for ONNX.
     """
     from edge_signing.errors import SigningError
     from edge_signing.names import check_name
@@ -82,15 +88,22 @@ def choose_name(project: Project, reference: Path, scheme: Scheme, given: str | 
     target = project.folder / name
     if not name.endswith(".onnx") or name in others or _are_one(target, reference):
         raise ConfigError(f"the new file can't be {name!r}", hint=hint)
+    is_own = own is not None and own.file == name
+    if given is not None and os.path.lexists(target) and not is_own:
+        raise ConfigError(
+            "is there already", path=str(target), hint="remove it, or choose another --output"
+        )
     return name
 
 
 def require_writable(project: Project, name: str) -> None:
-    """Checks beforehand that the project can be changed.
+    """Checks beforehand that the project can be changed, and nothing outside would be.
 
     Raises:
+        BadInputError: A part of the file's path is a link.
         OSError: It can't.
     """
+    require_no_links(project.folder, name)
     place = (project.folder / name).parent
     while not os.path.lexists(place):
         place = place.parent
@@ -136,11 +149,12 @@ def publish(
     data: bytes,
     reference: Path,
     inputs: Path | None = None,
-) -> None:
-    """Puts the quantised model into the project.
+) -> str:
+    """Puts the quantised model into the project; a file that is there stays as it is.
 
     A crash between two of the steps leaves a project that works as before: first the weights are
-    there, then build.toml names their reference, and only then model.yaml names them.
+    there, under a name that nothing has, then build.toml names their reference, and only then
+    model.yaml names them. A step that fails takes the earlier ones back.
 
     Args:
         project: The project.
@@ -149,25 +163,104 @@ def publish(
         reference: The float model.
         inputs: The samples that it was calibrated on; recorded where build.toml names none.
 
+    Returns:
+        The file's path inside the project: that of the entry, with a number where another file has
+        that name.
+
     Raises:
+        BadInputError: A part of the file's path is a link.
         ConfigError: The build.toml can't be changed.
-        DescriptionError: The model.yaml can't be changed; nothing was.
+        DescriptionError: The model.yaml can't be changed.
         OSError: Something can't be written.
     """
     folder = project.folder
-    described = described_with(_description(project), entry)
+    name = _free_name(folder, entry.file, data)
+    require_no_links(folder, name)
+    described = described_with(_description(project), msgspec.structs.replace(entry, file=name))
     recipe = recipes.read_recipe(folder)
     changes: dict[str, str] = {}
     if not (recipe.reference and _are_one(folder / recipe.reference, reference)):
         changes["reference"] = _relative(reference, folder)
     if inputs and not recipe.inputs:
         changes["inputs"] = _relative(inputs, folder)
-    target = folder / entry.file
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(target, data)
-    if changes:
-        recipes.change_recipe(folder, **changes)
-    write_durably(folder / DESCRIPTION_FILE, described)
+    with _taken_back(folder / DESCRIPTION_FILE, described) as undo:
+        _create(folder / name, data, undo)
+        if changes:
+            _change_recipe(folder, changes, undo)
+        write_durably(folder / DESCRIPTION_FILE, described)
+    return name
+
+
+def superseded(project: Project, name: str, reference: Path) -> str | None:
+    """Returns the file that model.yaml named for ONNX before and that nothing needs now.
+
+    Args:
+        project: The project as it was.
+        name: What model.yaml names now.
+        reference: The float model.
+    """
+    own = project.description.engine("onnx")
+    if own is None or own.file == name or _are_one(project.folder / own.file, reference):
+        return None
+    return own.file
+
+
+@contextmanager
+def _taken_back(path: Path, described: bytes) -> Iterator[ExitStack]:
+    """Undoes what the block did, if it fails before the model.yaml is the new one.
+
+    Args:
+        path: The model.yaml.
+        described: The new one. A failure after it has its name must not take away what it names.
+    """
+    with ExitStack() as undo:
+        try:
+            yield undo
+        except BaseException:
+            if _holds(path, described):
+                undo.pop_all()
+            raise
+        undo.pop_all()
+
+
+def _create(path: Path, data: bytes, undo: ExitStack) -> None:
+    """Writes a file, unless it is there, and the folders that it needs."""
+    for folder in reversed([one for one in path.parents if not os.path.lexists(one)]):
+        folder.mkdir(exist_ok=True)
+        undo.callback(_try, folder.rmdir)
+    if not os.path.lexists(path):
+        create_durably(path, data)
+        undo.callback(_try, path.unlink)
+
+
+def _change_recipe(folder: Path, changes: dict[str, str], undo: ExitStack) -> None:
+    path = folder / recipes.RECIPE_FILE
+    if os.path.lexists(path):
+        undo.callback(_try, write_durably, path, path.read_bytes())
+    else:
+        undo.callback(_try, path.unlink)
+    recipes.change_recipe(folder, **changes)
+
+
+def _try(step: Callable[..., object], *arguments: object) -> None:
+    with suppress(OSError):  # what made it necessary is what its author must know
+        step(*arguments)
+
+
+def _free_name(folder: Path, name: str, data: bytes) -> str:
+    """Returns the name, or with the next number one that no file with other content has."""
+    stem, found, count = name.removesuffix(".onnx"), name, 1
+    while os.path.lexists(folder / found) and not _holds(folder / found, data):
+        count += 1
+        found = f"{stem}-{count}.onnx"
+    return found
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_regular(path, len(data), follow_links=False) == data
+    except OSError:
+        return False
 
 
 def _description(project: Project) -> bytes:

@@ -64,7 +64,7 @@ def prepare(proto: Any, path: str) -> Any:
     """
     package = _package()
     onnx = onnx_graphs.package()
-    with _quiet(path) as folder:
+    with _quiet(path, "export it again: with another opset, or fixed shapes") as folder:
         onnx.save(proto, str(folder / "given.onnx"))
         # Symbolic inference would need sympy, and helps only where a shape is computed.
         package.quant_pre_process(
@@ -161,7 +161,7 @@ def quantise(proto: Any, scheme: Scheme, ranges: Ranges, path: str) -> bytes:
     usable = node_choice.finite(proto, ranges, scheme.exclude, path)
     kinds = package.QuantType
     activations = kinds.QUInt8 if scheme.types == "u8s8" else kinds.QInt8
-    with _quiet(path):
+    with _quiet(path, "leave the node that it names out with --exclude"):
         quantizer = package.QDQQuantizer(
             proto,
             scheme.per_channel,
@@ -237,8 +237,12 @@ class _Once:
 
 
 @contextmanager
-def _quiet(path: str) -> Iterator[Path]:
+def _quiet(path: str, hint: str) -> Iterator[Path]:
     """Yields a folder that goes away; what the package prints and logs meanwhile is dropped.
+
+    Args:
+        path: The model's name, for messages.
+        hint: What its author can do where the package fails.
 
     Raises:
         ModelFileError: The package failed.
@@ -257,7 +261,7 @@ def _quiet(path: str) -> Iterator[Path]:
         raise ModelFileError(
             f"ONNX Runtime's quantiser fails on it: {reason}",
             path=path,
-            hint="leave the node that it names out with --exclude",
+            hint=hint,
         ) from error
     finally:
         logging.disable(before)

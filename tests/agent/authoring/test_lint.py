@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
-from edge_agent.authoring.lint import isolated, tflite_file
+from edge_agent.authoring.lint import isolated, onnx_data, onnx_operators, onnx_weights, tflite_file
 from edge_agent.authoring.lint.findings import Finding, one_line
+from edge_agent.authoring.quantising import qdq
 from edge_agent.errors import UnavailableError
 from tests.agent import models
 
@@ -44,6 +48,7 @@ say(finding={"code": "graph-cycle", "path": "m.onnx", "message": "x"})
     [
         ("os.kill(os.getpid(), 11)", "engine-crashes", "SIGSEGV in the parser"),
         ("os.kill(os.getpid(), 6)", "engine-crashes", "SIGABRT in the parser"),
+        ("os.kill(os.getpid(), 40)", "engine-crashes", "the signal 40 in the parser"),
         ("os._exit(3)", "engine-crashes", "exit code 3 in the parser"),
         ("time.sleep(60)", "engine-hangs", "longer than 1 s in the parser"),
         ("os.write(1, b'{'); os.kill(os.getpid(), 9)", "engine-crashes", "SIGKILL"),
@@ -73,6 +78,86 @@ def test_sound_files_have_no_findings(job: isolated.Job, tmp_path: Path) -> None
     (tmp_path / "m.tflite").write_bytes(tflite.relu())
     seen = isolated.look(isolated.Job(str(tmp_path), "m.tflite", "tflite"))
     assert (seen.findings, seen.notes) == ([], [])
+
+
+def per_tensor(
+    operator: str, weights: tuple[int, ...], scale: tuple[int, ...], **more: Any
+) -> list[str]:
+    """What is said of a layer whose weights, and their scale, have these shapes."""
+    axis: Any = {"axis": more.pop("axis")} if "axis" in more else {}
+    layer = helper.make_node(operator, ["x", "w"], ["y"], **more)
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["q", "s"], ["w"], **axis), layer],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ones(weights, "int8"), "q"),
+         numpy_helper.from_array(np.ones(scale, "float32"), "s")],
+    )  # fmt: skip
+    model = helper.make_model(graph)
+    found = [one.code for one in onnx_weights.check(Path(), "m.onnx", model, with_external=False)]
+    assert qdq.count_weights(model).per_tensor == len(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("operator", "weights", "scale", "more", "is_told"),
+    [
+        ("Conv", (8, 3, 3, 3), (), {}, True), ("Conv", (8, 3, 3, 3), (1,), {"axis": 0}, True),
+        ("Conv", (8, 3, 3, 3), (8,), {"axis": 0}, False),
+        ("Conv", (1, 3, 3, 3), (1,), {"axis": 0}, False), ("Conv", (1, 3, 3, 3), (), {}, False),
+        ("ConvTranspose", (3, 1, 2, 2), (1,), {"axis": 1}, False),
+        ("MatMul", (4, 1), (1,), {"axis": 1}, False), ("MatMul", (4, 2), (1,), {"axis": 1}, True),
+        ("MatMul", (4, 2), (1,), {"axis": -1}, True),
+        ("Gemm", (1, 4), (1,), {"axis": 0, "transB": 1}, False),
+    ],
+)  # fmt: skip
+def test_one_scale_for_all_channels(
+    operator: str,
+    weights: tuple[int, ...],
+    scale: tuple[int, ...],
+    more: dict[str, int],
+    is_told: bool,
+) -> None:
+    assert per_tensor(operator, weights, scale, **more) == ["weights-per-tensor"] * is_told
+
+
+def test_axis_that_weights_lack_is_no_crash() -> None:
+    assert per_tensor("Conv", (8, 3, 3, 3), (), axis=9) == ["weights-per-tensor"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements", "size"),
+    [
+        ("FLOAT", 3, 12), ("DOUBLE", 3, 24), ("BFLOAT16", 3, 6), ("BOOL", 3, 3), ("INT4", 3, 2),
+        ("UINT4", 4, 2), ("FLOAT4E2M1", 5, 3), ("FLOAT8E8M0", 3, 3), ("FLOAT8E5M2", 3, 3),
+        ("UINT2", 5, 2), ("INT2", 4, 1), ("COMPLEX128", 2, 32), ("STRING", 3, 0),
+    ],
+)  # fmt: skip
+def test_bytes_of_elements(kind: str, elements: int, size: int) -> None:
+    number = TensorProto.DataType.items()
+    types = dict(number) | {"UINT2": 25, "INT2": 26, "FLOAT8E8M0": 24, "FLOAT4E2M1": 23}
+    tensor = TensorProto(data_type=types[kind], dims=[elements])
+    assert onnx_data.bytes_of(tensor) == size
+
+
+def test_every_type_of_onnx_has_its_size() -> None:
+    for name, number in TensorProto.DataType.items():
+        if name in ("UNDEFINED", "STRING"):
+            continue
+        bits = onnx_data.bytes_of(TensorProto(data_type=number, dims=[8]))
+        whole = helper.tensor_dtype_to_np_dtype(number).itemsize * 8
+        packed = re.match(r"(?:U?INT|FLOAT)([246])(?:E|$)", name)
+        assert bits == (int(packed[1]) if packed else whole), name
+
+
+@pytest.mark.parametrize(("version", "said"), [(6, "begins with 7"), (99, "knows them up to")])
+def test_opsets_are_told_by_who_knows_them(version: int, said: str) -> None:
+    model = helper.make_model(
+        helper.make_graph([], "test", [], []), opset_imports=[helper.make_opsetid("", version)]
+    )
+    (found,) = onnx_operators.check(model, "m.onnx")
+    assert (found.code, said in found.message) == ("opset-unsupported", True)
 
 
 def custom(name: str) -> bytes:

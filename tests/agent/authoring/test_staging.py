@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -50,23 +51,82 @@ def test_folder_takes_the_place_of_another(
         with staged(out) as work:
             (work / "bundle").mkdir()
             (work / "bundle/x").write_bytes(round_)
-            staging.place_folder(work / "bundle", out)
+            staging.place_folder(work / "bundle", out, replace=True)
         assert (out / "x").read_bytes() == round_
     assert names(tmp_path) == ["b"]
 
 
+def test_nothing_is_replaced_unless_it_shall_be(tmp_path: Path) -> None:
+    out = tmp_path / "b"
+    with staged(out) as work:
+        for name in ("folder", "other"):
+            (work / name).mkdir()
+            (work / name / "x").write_bytes(b"1")
+        (work / "file").write_bytes(b"1")
+        (tmp_path / "taken").write_bytes(b"2")
+        for place in (staging.place_folder, staging.place_file):
+            with pytest.raises(BadInputError, match="meanwhile"):
+                place(work / "file" if place is staging.place_file else work / "other",
+                      tmp_path / "taken")  # fmt: skip
+        staging.place_folder(work / "folder", out)
+        with pytest.raises(BadInputError, match="meanwhile"):
+            staging.place_folder(work / "other", out)
+        staging.place_file(work / "file", tmp_path / "free")
+    assert (tmp_path / "taken").read_bytes() == b"2"
+    assert sorted(names(tmp_path)) == ["b", "free", "taken"]
+
+
+def test_folder_that_cannot_be_placed_leaves_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "b"
+    out.mkdir()
+    (out / "x").write_bytes(b"1")
+    monkeypatch.setattr(staging, "_exchanged", lambda one, other: False)
+    rename = Path.rename
+
+    def failing(one: Path, other: Path) -> Path:
+        if one.name == "bundle":
+            raise OSError(5, "Input/output error")
+        return rename(one, other)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="can't be written"), staged(out) as work:
+        (work / "bundle").mkdir()
+        staging.place_folder(work / "bundle", out, replace=True)
+    assert (out / "x").read_bytes() == b"1"
+    assert names(tmp_path) == ["b"]
+
+
+def test_errors_name_the_file_that_they_are_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = Path("made/b")
+    with pytest.raises(FileNotFoundError) as caught, staged(out):
+        Path("input.png").read_bytes()
+    assert caught.value.filename == "input.png"
+    for failure in (OSError(28, "No space left on device"), None):
+        with pytest.raises(OSError, match="can't be written") as caught_, staged(out) as work:
+            if failure:
+                raise failure
+            (work / "no" / "x").write_bytes(b"")
+        assert caught_.value.filename == "made/b"
+    assert names(tmp_path) == []  # the folders above are gone too
+
+
 def test_leftovers_of_the_dead_are_removed(tmp_path: Path) -> None:
-    for name in (
-        ".b.999999999.staging",
-        f".b.{os.getppid()}.staging",
-        ".b.x.staging",
-        ".c.999999999.staging",
-    ):
+    dead, alive = f".b.{'0' * 16}.staging", f".b.{'1' * 16}.staging"
+    others = [".b.x.staging", f".c.{'0' * 16}.staging", f".b.{'0' * 15}.staging"]
+    for name in (dead, alive, *others):
         (tmp_path / name).mkdir()
-    with staged(tmp_path / "b"):
-        pass
-    left = sorted(names(tmp_path))
-    assert left == sorted([f".b.{os.getppid()}.staging", ".b.x.staging", ".c.999999999.staging"])
+        (tmp_path / name / "x").write_bytes(b"1")
+    descriptor = os.open(tmp_path / alive, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with staged(tmp_path / "b") as work, staged(tmp_path / "b") as second:
+        assert sorted(names(tmp_path)) == sorted([alive, *others, work.name, second.name])
+    assert sorted(names(tmp_path)) == sorted([alive, *others])
+    os.close(descriptor)
 
 
 def test_taken_places_are_refused(tmp_path: Path) -> None:

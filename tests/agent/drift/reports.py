@@ -21,7 +21,8 @@ def pair(max_error: float = 0.4, step: float | None = 0.1) -> PairDifference:
 
 
 def layer(name: str, relative_l2: float) -> LayerDrift:
-    return LayerDrift(name, "Conv", Agreement(relative_l2, 0.9, 1.0, None, None, 10))
+    agreement = Agreement(relative_l2, 0.9, 1.0, None, None, 10)
+    return LayerDrift(name, "Conv", agreement, relative_l2 / 2)
 
 
 def report(

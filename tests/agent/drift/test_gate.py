@@ -90,6 +90,18 @@ def test_engines_apart_by_an_unknown_number_of_steps() -> None:
     assert list(gate.of_pair(pair(99.0, None), STRICT)) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "threshold", "shown"),
+    [
+        (0.350004, 0.35, "relative_l2 0.350004 is above 0.35"),
+        (0.35 + 2**-54, 0.35, "relative_l2 0.35000000000000003 is above 0.34999999999999998"),
+        (1234.5, 0.35, "relative_l2 1234 is above 0.35"),
+    ],
+)
+def test_figures_that_differ_look_different(value: float, threshold: float, shown: str) -> None:
+    assert str(Breach("onnx", "y", "relative_l2", value, threshold)) == f"onnx y: {shown}"
+
+
 def test_a_breach_names_its_figures() -> None:
     assert str(Breach("onnx", "y", "cosine", 0.9375, 0.95)) == (
         "onnx y: cosine 0.9375 is below 0.95"

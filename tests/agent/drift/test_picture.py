@@ -37,11 +37,14 @@ def test_one_bar_a_layer_in_their_order() -> None:
     found = bars(made)
     assert [(title, kind) for title, kind, _ in found] == [
         ("stem 0.01", "bar"),
-        ("head 0.5", "broken"),
+        ("head 0.5", "bar"),
         ("tail 0.1", "bar"),
     ]
     # 500 pixels for three decades, so that the smallest error has a bar too.
     assert [width for _, _, width in found] == [166.7, 449.8, 333.3]
+    # The threshold judges none of them.
+    assert {line.attrib["class"] for line in parsed(made).iter(f"{SVG}line")} == {"grid"}
+    assert "dashed" not in draw(made).decode()
 
 
 def test_without_layers_one_bar_an_engine_and_output() -> None:
@@ -52,8 +55,9 @@ def test_without_layers_one_bar_an_engine_and_output() -> None:
 
 
 def test_without_a_reference_one_bar_a_pair() -> None:
-    made = report(engine(outputs={}), pairs=(pair(),))
-    assert [title for title, _, _ in bars(made)] == ["onnx / tflite: y 0.04"]
+    """The threshold is for answers against the reference's, so it judges no pair."""
+    made = report(engine(outputs={}), pairs=(pair(),), drift=Drift(max_relative_l2=0.01))
+    assert [(title, kind) for title, kind, _ in bars(made)] == [("onnx / tflite: y 0.04", "bar")]
 
 
 def test_nothing_to_draw_is_still_a_picture() -> None:
@@ -63,10 +67,14 @@ def test_nothing_to_draw_is_still_a_picture() -> None:
 @pytest.mark.parametrize("error", [0.0, 1e-300, 1e-6, 1.0, 1e30, math.inf])
 @pytest.mark.parametrize("limit", [0.0, 0.35, math.inf])
 def test_any_error_stays_on_the_page(error: float, limit: float) -> None:
-    made = report(layers=(layer("a", error),), drift=Drift(max_relative_l2=limit))
-    ((_, kind, width),) = bars(made)
-    assert 0 <= width <= 500
-    assert kind == ("bar" if error <= limit and error < math.inf else "broken")
+    drift = Drift(max_relative_l2=limit)
+    judged = report(engine(agreement=replace(FINE, relative_l2=error)), drift=drift)
+    layers = report(layers=(layer("a", error),), drift=drift)
+    for made, is_judged in ((judged, True), (layers, False)):
+        ((_, kind, width),) = bars(made)
+        assert 0 <= width <= 500
+        is_kept = error <= limit and error < math.inf
+        assert kind == ("bar" if is_kept or not is_judged else "broken")
 
 
 def test_an_error_that_is_not_finite_says_so() -> None:

@@ -16,23 +16,31 @@ BAD = replace(FINE, relative_l2=0.5)
 
 def test_ok_where_everything_holds() -> None:
     made = report(engine(), engine("tflite"), pairs=(pair(),))
-    assert made.ok
+    assert made.ok is True
     assert made.as_json()["breaches"] == []
+
+
+def test_without_a_reference_nothing_is_known_to_be_right() -> None:
+    made = replace(report(engine(outputs={}), pairs=(pair(),)), reference=None)
+    assert made.ok is None
+    assert made.as_json()["ok"] is None
+    for wrong in (engine(outputs={}, golden="class 1"), engine(outputs={}, not_finite={"y": 1})):
+        assert replace(made, engines=(wrong,)).ok is False
 
 
 def test_one_engine_that_drifts_is_enough() -> None:
     made = report(engine(), engine("tflite", BAD))
-    assert not made.ok
+    assert made.ok is False
     assert [(one.engine, one.measure) for one in made.breaches] == [("tflite", "relative_l2")]
 
 
 def test_two_engines_that_differ_are_enough() -> None:
-    assert not report(engine(), pairs=(pair(0.9),)).ok
+    assert report(engine(), pairs=(pair(0.9),)).ok is False
 
 
 def test_a_wrong_golden_answer_is_enough() -> None:
     made = report(engine(golden="class 1 instead of class 2"))
-    assert not made.ok
+    assert made.ok is False
     assert made.breaches == ()
     assert made.wrong_golden == (
         "onnx answers the golden input wrongly: class 1 instead of class 2",
@@ -56,8 +64,8 @@ def test_json_has_everything_in_six_digits() -> None:
     assert made["consistency"][0]["engines"] == ["onnx", "tflite"]
     assert made["consistency"][0]["lsb"] == 4.0
     assert made["layers"] == [
-        {"name": "conv", "operator": "Conv", "relative_l2": 0.666667, "cosine": 0.9,
-         "max_error": 1.0, "inputs": 10}
+        {"name": "conv", "operator": "Conv", "relative_l2": 0.666667, "added": 0.333333,
+         "cosine": 0.9, "max_error": 1.0, "inputs": 10}
     ]  # fmt: skip
     assert made["thresholds"]["max_relative_l2"] == Drift().max_relative_l2
 

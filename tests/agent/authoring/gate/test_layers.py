@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, load_model_from_string
 
 from edge_agent.authoring.gate import layers
-from edge_agent.authoring.gate.layers import MAX_INPUTS, Graph, Match, compare, matches, spread
+from edge_agent.authoring.gate.layers import MAX_INPUTS, Graph, Match, compare, matches
 from edge_agent.authoring.gate.sample_inputs import SampleReader
 from edge_agent.backends.base import ModelFile
 from edge_agent.errors import EngineFailedError, ModelFileError
@@ -97,12 +97,11 @@ def test_layers_that_make_nan_are_infinitely_wrong(reader: SampleReader, tmp_pat
     assert found[0].agreement.relative_l2 == float("inf")
 
 
-def test_inputs_are_spread_evenly() -> None:
-    files = [Path(str(index)) for index in range(10 * MAX_INPUTS)]
-    chosen = spread(files)
-    assert len(chosen) == MAX_INPUTS
-    assert chosen[:3] == [Path("0"), Path("10"), Path("20")]
-    assert spread(files[:3]) == files[:3]
+def test_no_more_inputs_are_run_than_it_says(reader: SampleReader, files: list[Path]) -> None:
+    told: list[int] = []
+    many = files * (MAX_INPUTS + 1)
+    compare(graph(chain(1)), graph(chain(1)), reader, many, lambda done, total: told.append(total))
+    assert told == [MAX_INPUTS] * MAX_INPUTS
 
 
 def test_weights_in_external_data(reader: SampleReader, files: list[Path]) -> None:
@@ -115,6 +114,21 @@ def test_weights_in_external_data(reader: SampleReader, files: list[Path]) -> No
     outside = ModelFile(proto.SerializeToString(), {"w.bin": np.float32(2).tobytes()})
     found = compare(named(outside), named(line.quantised()), reader, files)
     assert [one.agreement.relative_l2 for one in found] == [0.0, 0.0, 0.0]
+
+
+def test_what_a_layer_adds_is_told_from_what_it_inherits() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("BatchNormalization", ["a"], ["fused"]),
+        helper.make_node("Conv", ["fused", "w"], ["b", ""]),
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Clip", ["sum", "", "w"], ["cut"]),
+    ]
+    errors = {"a": 0.25, "b": 0.75, "sum": 0.625, "cut": 1.0}
+    added = {"a": 0.25, "b": 0.5, "sum": -0.125, "cut": 0.375}
+    assert layers.added_errors(nodes, errors) == added
+    broken = layers.added_errors(nodes, errors | {"b": float("inf"), "sum": float("inf")})
+    assert broken == {"a": 0.25, "b": float("inf"), "sum": 0.0, "cut": 0.0}
 
 
 def test_a_file_that_is_no_model() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, load_model_from_string
 
 from edge_agent import model_yaml
 from edge_agent.authoring.gate.references import fit
@@ -41,18 +41,85 @@ def test_names_of_model_yaml() -> None:
     assert (found.inputs, found.outputs) == ({}, {})
 
 
-def test_the_order_where_no_name_fits() -> None:
-    found = fitted(product("a", "b", "c", [1, 4]))
-    assert found.inputs == {"left": "a", "right": "b"}
-    assert found.outputs == {"product": "c"}
-
-
-def test_the_shape_where_the_order_does_not_fit() -> None:
+def test_what_alone_fits_where_no_name_does() -> None:
     document = models.changed(models.PAIR, "inputs.1.shape", [1, 1])
     document = models.changed(document, "golden", ...)
     node = helper.make_node("Mul", ["wide", "one"], ["c"])
     made = models.onnx_file([node], {"one": [1, 1], "wide": [1, 4]}, {"c": [1, 4]})
-    assert fitted(made, document).inputs == {"left": "wide", "right": "one"}
+    told: list[str] = []
+    found = fit(ModelFile(made), model_yaml.parse(models.text(document)), told.append)
+    assert found.inputs == {"left": "wide", "right": "one"}
+    assert found.outputs == {"product": "c"}
+    assert told == [
+        f"the {what} is {native!r} in the FP32 reference: by its shape, not by name"
+        for what, native in (
+            ("input 'left'", "wide"), ("input 'right'", "one"), ("output 'product'", "c"),
+        )
+    ]  # fmt: skip
+
+
+def test_nothing_is_told_of_names() -> None:
+    told: list[str] = []
+    fit(ModelFile(models.pair()), model_yaml.parse(models.text(models.PAIR)), told.append)
+    assert told == []
+
+
+def test_one_name_leaves_one_place_for_the_other() -> None:
+    assert fitted(product("l", "b", "p", [1, 4])).inputs == {"left": "l", "right": "b"}
+
+
+def test_the_dtype_tells_tensors_of_one_shape_apart() -> None:
+    document = models.changed(models.PAIR, "inputs.1.dtype", "int64")
+    document = models.changed(document, "golden", ...)
+    whole = helper.make_node("Cast", ["n"], ["real"], to=TensorProto.FLOAT)
+    nodes = [whole, helper.make_node("Mul", ["real", "x"], ["p"])]
+    model = load_model_from_string(
+        models.onnx_file(nodes, {"n": [1, 4], "x": [1, 4]}, {"p": [1, 4]})
+    )
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    found = fitted(model.SerializeToString(), document)
+    assert found.inputs == {"left": "x", "right": "n"}
+
+
+TWINS = models.changed(
+    models.changed(models.PAIR, "golden", ...),
+    "outputs",
+    [{"name": name, "dtype": "float32", "shape": [1, 4]} for name in ("same", "negated")],
+)
+
+
+def twins(same: str, negated: str) -> bytes:
+    """The outputs stand in the other order than in model.yaml."""
+    nodes = [
+        helper.make_node("Sub", ["r", "l"], [negated]),
+        helper.make_node("Sub", ["l", "r"], [same]),
+    ]
+    return models.onnx_file(nodes, {"l": [1, 4], "r": [1, 4]}, {negated: [1, 4], same: [1, 4]})
+
+
+def test_the_order_of_the_file_decides_nothing() -> None:
+    document = models.changed(TWINS, "engines.0.outputs", ...)
+    assert fitted(twins("same", "negated"), document).outputs == {}
+    with pytest.raises(
+        ModelFileError, match="outputs out_neg, out_id fit 'same' equally"
+    ) as caught:
+        fitted(twins("out_id", "out_neg"), document)
+    assert "engines[…].outputs" in (caught.value.hint or "")
+    named = models.changed(document, "engines.0.outputs", {"same": "out_id", "negated": "out_neg"})
+    assert fitted(twins("out_id", "out_neg"), named).outputs == {
+        "same": "out_id",
+        "negated": "out_neg",
+    }
+
+
+def test_two_inputs_of_one_shape_need_names() -> None:
+    with pytest.raises(ModelFileError, match="inputs a, b fit 'left' equally well"):
+        fitted(product("a", "b", "p", [1, 4]))
+
+
+def test_one_output_of_two_that_fit_needs_a_name() -> None:
+    with pytest.raises(ModelFileError, match="outputs out_neg, out_id fit 'product' equally well"):
+        fitted(twins("out_id", "out_neg"))
 
 
 def test_more_outputs_than_described_are_fine_under_their_names() -> None:
@@ -78,8 +145,8 @@ def test_the_layout_is_that_of_the_shape() -> None:
     ("model", "told"),
     [
         (product("l", "r", "p", [1, 5]), r"'l' has the shape \[1, 5\]"),
-        (models.rows(), "no input 'l'"),
-        (pooled([1, 3, 8, 8], [2, 3]), "no input 'l'; it has picture"),
+        (models.rows(), r"no input for 'left'; it has x float32 \['\?', 2\]"),
+        (pooled([1, 3, 8, 8], [2, 3]), "no input for 'left'; it has picture"),
     ],
 )
 def test_what_does_not_fit_is_named(model: bytes, told: str) -> None:

@@ -145,6 +145,15 @@ def test_a_tensor_stands_for_what_makes_it() -> None:
     assert node_choice.excluded(prepared(cnn()), ("c", "d", "relu")) == ("relu", "stem", "deep")
 
 
+def test_what_cannot_be_prepared_is_not_to_be_excluded() -> None:
+    """A node is excluded only later, when the quantiser chooses."""
+    model = cnn()
+    model.graph.node.append(onnx.helper.make_node("Other", ["scores"], ["more"], domain="acme"))
+    with pytest.raises(ModelFileError, match="quantiser fails on it") as caught:
+        prepared(model)
+    assert caught.value.hint == "export it again: with another opset, or fixed shapes"
+
+
 def test_two_inputs_of_open_length() -> None:
     random = np.random.default_rng(1)
     samples = [

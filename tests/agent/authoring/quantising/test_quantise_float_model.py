@@ -72,7 +72,7 @@ def test_refused(make: Callable[[], Any], message: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xff" * 40, b"GIF89a"])
 def test_what_is_no_model_is_refused(data: bytes) -> None:
-    with pytest.raises(ModelFileError, match="is no ONNX"):
+    with pytest.raises(ModelFileError, match=r"is no ONNX file|has no graph"):
         float_model.load(ModelFile(data), "net.onnx")
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_TOKEN: Final = re.compile(r"\s*(\(|\)|[A-Za-z0-9.+:-]+)")
-_REFERENCE: Final = re.compile(r"(?:DocumentRef-[A-Za-z0-9.-]+:)?LicenseRef-[A-Za-z0-9.-]+")
+_TOKEN: Final = re.compile(r"\s*(\(|\)|[A-Za-z0-9.+-]+)")
+_REFERENCE: Final = re.compile(r"LicenseRef-[A-Za-z0-9.-]+")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\+?")
 _MAX_DEPTH: Final = 20
 
 
 def is_expression(text: str) -> bool:
-    """Tells whether a text has the form of an SPDX license expression.
+    """Tells whether a text has the form of an SPDX license expression that stands by itself.
+
+    What names a license of another document (``DocumentRef-…:``) doesn't: a bundle has no other.
 
     Source: SPDX 2.3, annex D.2, "ABNF".
     """
