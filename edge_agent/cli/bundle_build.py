@@ -68,7 +68,7 @@ def build(
         key=private,
         created=_created(),
     )
-    with watchdog.watched("comparing answers") as progress:
+    with watchdog.watched("comparing answers", armed=False) as progress:
         built = run(agent, request, progress)
     for warning in built.warnings:
         output.notice(f"{project / warning.place}: {warning.code}: {warning.message}")

@@ -21,6 +21,7 @@ def sign(
     json: options.JsonOption = False,
 ) -> None:
     """Sign every file of a bundle; signatures of other keys over the same files stay."""
+    from edge_agent.authoring.building.listing import require_current
     from edge_agent.bundles import require_files
     from edge_agent.cli.bundle_inspect import describe
     from edge_signing.bundle import sign_archive, sign_directory
@@ -29,6 +30,7 @@ def sign(
     with open_source(bundle) as source:
         described = describe(source)
         require_files(described, source.names())
+        require_current(source, described.name)
     private = key_files.private_key(configuration.load(), key, passphrase_file)
     put_signature = sign_directory if bundle.is_dir() else sign_archive
     with output.progress(f"signing {bundle}") as progress:

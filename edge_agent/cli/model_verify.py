@@ -11,6 +11,7 @@ from edge_agent import config as configuration
 from edge_agent.app import Agent
 from edge_agent.cli import options, output, watchdog
 from edge_agent.errors import ConfigError
+from edge_agent.samples import USUAL_COUNT
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Contents
@@ -39,7 +40,7 @@ def verify(
     ] = None,
     at_most: Annotated[
         int, typer.Option(min=1, metavar="N", help="Take so many inputs, evenly spread.")
-    ] = 200,
+    ] = USUAL_COUNT,
     per_layer: Annotated[
         bool, typer.Option("--per-layer", help="Also compare the layers of the ONNX file.")
     ] = False,

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from threading import Event, Thread
 from time import monotonic
 from typing import Final
@@ -14,10 +15,11 @@ from edge_agent.cli import failures, output
 
 # Far beyond what one input takes anywhere, and near enough for somebody who waits.
 STEP_TIMEOUT_S: Final = 600.0
+_LOOK_EVERY_S: Final = 0.2
 
 
 @contextmanager
-def watched(what: str) -> Iterator[output.Progress]:
+def watched(what: str, armed: bool = True) -> Iterator[output.Progress]:
     """Shows progress as `output.counter` does, and bounds the time of each step.
 
     A step that takes too long ends the process with the exit code of an engine that failed. Files
@@ -25,16 +27,22 @@ def watched(what: str) -> Iterator[output.Progress]:
 
     Args:
         what: What goes on, such as ``calibrating``.
+        armed: Whether the first step begins now; else it begins when no steps are done of some.
 
     Yields:
         A callback (steps done, steps in all).
     """
     dog = _Watchdog(what)
+    if armed:
+        dog.start_step()
     try:
         with output.counter(what) as shown:
 
             def step(done: int, total: int) -> None:
-                dog.start_step()
+                if done < total:
+                    dog.start_step()
+                else:
+                    dog.rest()
                 if shown:
                     shown(done, total)
 
@@ -47,17 +55,20 @@ class _Watchdog:
     def __init__(self, what: str) -> None:
         self._what = what
         self._done = Event()
-        self.start_step()
+        self.rest()
         Thread(target=self._watch, name="edge-agent-watchdog", daemon=True).start()
 
     def start_step(self) -> None:
         self._until = monotonic() + STEP_TIMEOUT_S
 
+    def rest(self) -> None:
+        self._until = inf
+
     def stop(self) -> None:
         self._done.set()
 
     def _watch(self) -> None:
-        while not self._done.wait(max(0.0, self._until - monotonic())):
+        while not self._done.wait(_LOOK_EVERY_S):
             if monotonic() >= self._until:
                 self._give_up()
 

@@ -462,3 +462,16 @@ def test_golden_is_replaced_with_its_files(run: Run, project: Path, photos: Path
     for value in ("inf", "nan"):
         refused = run("bundle", "golden", project, photos / "chelsea.png", "--tolerance", value)
         assert (refused.code, "--tolerance can't be" in refused.err) == (2, True), refused
+
+
+def test_a_stale_bill_of_materials_is_not_signed(
+    run: Run, acme: None, project: Path, tmp_path: Path
+) -> None:
+    assert run("bundle", "build", project, "--out", "b", "--no-verify", "--key", "acme").code == 0
+    described = tmp_path / "b/model.yaml"
+    described.write_text(described.read_text().replace("0.1.0", "0.1.1"))
+    stale = run("bundle", "sign", "b", "--key", "acme", "--replace")
+    assert stale.code == 4
+    assert "the bill of materials is of other files: 'model.yaml' differs" in stale.err
+    (tmp_path / "b/sbom.spdx.json").unlink()
+    assert run("bundle", "sign", "b", "--key", "acme", "--replace").code == 0

@@ -19,16 +19,18 @@ with watchdog.watched("answering") as step:
     for turn in range({turns}):
         import time
         time.sleep(0.2)
-        step(turn, {turns})
+        step(turn + 1, {steps})
     time.sleep({last})
 print("done")
 """
 
 
-@pytest.mark.parametrize(("turns", "last", "code"), [(5, 0, 0), (2, 30, 5)])
-def test_a_step_has_a_deadline(run: Run, turns: int, last: int, code: int) -> None:
-    """Together the steps may take longer."""
-    done = run(script=SCRIPT.format(turns=turns, last=last))
+@pytest.mark.parametrize(
+    ("turns", "steps", "last", "code"), [(5, 6, 0, 0), (2, 6, 30, 5), (2, 2, 2, 0)]
+)
+def test_a_step_has_a_deadline(run: Run, turns: int, steps: int, last: int, code: int) -> None:
+    """Together the steps may take longer, and so may what comes after the last."""
+    done = run(script=SCRIPT.format(turns=turns, steps=steps, last=last))
     assert done.code == code
     assert ("done" in done.out) == (code == 0)
     assert ("answering: one input took longer than 0.5 s: gave up" in done.err) == (code == 5)

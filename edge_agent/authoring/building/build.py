@@ -184,10 +184,13 @@ def _gate(
         return None
     if reference is None:
         agent.notify("answers are compared among engines only: give --reference FILE for more")
+    files = samples.files(project, place, samples.USUAL_COUNT)
+    if progress:
+        progress(0, len(files))
     report = verification.verify(
         agent,
         project,
-        samples.files(project, place, samples.USUAL_COUNT),
+        files,
         verification.read_reference(reference) if reference else None,
         progress=progress,
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from edge_agent.authoring.building import sbom
+from edge_agent.authoring.building import listing, sbom
 from edge_agent.authoring.project import SIGNATURES
 from edge_agent.authoring.recipe import RECIPE_FILE
 from edge_agent.bundles import DESCRIPTION_FILE
@@ -18,22 +16,7 @@ from edge_signing.oci import OciTarSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MAX_BYTES: Final = 64 * 1024 * 1024
 _HINT: Final = "choose another place with --out, or move away what is there"
-
-
-class _Checksum(msgspec.Struct):
-    algorithm: str
-    value: str = msgspec.field(name="checksumValue")
-
-
-class _File(msgspec.Struct):
-    name: str = msgspec.field(name="fileName")
-    checksums: tuple[_Checksum, ...]
-
-
-class _Document(msgspec.Struct):
-    files: tuple[_File, ...]
 
 
 def require_bundle(folder: Path) -> None:
@@ -86,16 +69,9 @@ def _listed(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 that a bundle's bill of materials gives each of its files."""
     place = folder / sbom.SBOM_FILE
     try:
-        data = read_regular(place, _MAX_BYTES, follow_links=False)
-        document = msgspec.json.decode(data, type=_Document)
-    except (OSError, msgspec.MsgspecError) as error:
+        return listing.digests(read_regular(place, listing.MAX_BYTES, follow_links=False))
+    except (OSError, BadInputError) as error:
         raise _strange(folder, "isn't what `bundle build` made") from error
-    return {
-        one.name.removeprefix("./"): each.value
-        for one in document.files
-        for each in one.checksums
-        if each.algorithm == "SHA256"
-    }
 
 
 def _strange(path: Path, said: str) -> BadInputError:
