@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from io import BytesIO
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from edge_agent import model_yaml, yaml_subset
@@ -13,6 +12,7 @@ from edge_agent.backends.base import ModelFile
 from edge_agent.description import Classification
 from edge_agent.errors import DescriptionError, MismatchError
 from edge_agent.types import ModelRef
+from edge_signing.closing import Closing
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,7 +79,7 @@ class Contents(ABC):
         )
 
 
-class Bundle(Contents):
+class Bundle(Contents, Closing):
     """A bundle that passed every check. Close it, or use it as a context manager."""
 
     def __init__(self, verified: VerifiedBundle) -> None:
@@ -95,15 +95,8 @@ class Bundle(Contents):
             )
         require_files(self.description, verified.names())
 
-    def __enter__(self) -> Bundle:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Closes the bundle; closing twice does nothing."""
         self.verified.close()
 
     def read(self, name: str, max_bytes: int) -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol, Self
 
+from edge_signing.closing import Closing
 from edge_signing.errors import BundleChanged, BundleInvalid, BundleUnreadable
 from edge_signing.limits import DEFAULT_LIMITS, Limits
 from edge_signing.names import check_path, from_system, is_signature, sort_key, to_system
@@ -84,26 +85,12 @@ class BundleSource(Protocol):
         """Closes the source."""
 
 
-class ClosingSource:
+class ClosingSource(Closing):
     """What sources share: the context manager, and that they stay where they are."""
 
     def has_vanished(self) -> bool:
         """Tells whether it was removed; see `BundleSource.has_vanished`."""
         return False
-
-    def close(self) -> None:
-        """Closes the source; closing twice does nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class MemorySource(ClosingSource):

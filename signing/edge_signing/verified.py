@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
+from edge_signing.closing import Closing
 from edge_signing.contents import Progress, copy_file, counter
 from edge_signing.digest import sha256_hex
 from edge_signing.durable import fsync_directory
@@ -20,7 +20,7 @@ from edge_signing.sources import BundleSource
 from edge_signing.trust import Verdict
 
 
-class VerifiedBundle:
+class VerifiedBundle(Closing):
     """What `bundle.verify` returns. A context manager: leaving it closes the source.
 
     Attributes:
@@ -161,17 +161,6 @@ class VerifiedBundle:
     def close(self) -> None:
         """Closes the source; closing twice does nothing."""
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _all_files(self) -> Iterator[tuple[str, str, int]]:
         for name, digest in self.manifest.digests.items():
