@@ -6,18 +6,22 @@ ends with its parent, whatever becomes of either.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 _MAX_WRITTEN_BYTES: Final = 64 * 1024 * 1024
 _SHOWN_BYTES: Final = 4096
 _PR_SET_PDEATHSIG: Final = 1
+_T = TypeVar("_T")
 
 
 class Ended(NamedTuple):
@@ -27,11 +31,13 @@ class Ended(NamedTuple):
         answer: What it answered, whole or not, at most 16 MiB.
         problem: How it failed, as in "it …"; None where it ended well.
         said: Its last words on standard error.
+        was_stopped: Whether it took too long.
     """
 
     answer: bytes
     problem: str | None
     said: str
+    was_stopped: bool = False
 
 
 def run(module: str, request: bytes, timeout_s: float) -> Ended:
@@ -51,16 +57,18 @@ def run(module: str, request: bytes, timeout_s: float) -> Ended:
         child = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of ours
             command, stdin=subprocess.PIPE, stdout=answer, stderr=errors
         )
+        was_stopped = False
         try:
             child.communicate(str(os.getpid()).encode() + b"\n" + request, timeout=timeout_s)
             problem = _ending(child.returncode)
         except subprocess.TimeoutExpired:
             problem = f"took longer than {timeout_s:g} s, and was stopped"
+            was_stopped = True
         finally:
             child.kill()
             child.communicate()
         said = _tail(errors).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return Ended(os.pread(answer, MAX_ANSWER_BYTES, 0), problem, said)
+        return Ended(os.pread(answer, MAX_ANSWER_BYTES, 0), problem, said, was_stopped)
 
 
 def attach() -> tuple[bytes, int]:
@@ -76,11 +84,34 @@ def attach() -> tuple[bytes, int]:
     parent, _, request = sys.stdin.buffer.read().partition(b"\n")
     if os.getppid() != int(parent):  # it died before we asked to be told
         os._exit(1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_WRITTEN_BYTES, _MAX_WRITTEN_BYTES))
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, _MAX_WRITTEN_BYTES)
     answer = os.dup(1)
     os.dup2(2, 1)
     return request, answer
+
+
+def limit(kind: int, at_most: int) -> None:
+    """Lowers a limit of this process (getrlimit(2)); a lower one stays, which we can't raise."""
+    import resource
+
+    there = [one for one in resource.getrlimit(kind) if one != resource.RLIM_INFINITY]
+    lowest = min([at_most, *there])
+    resource.setrlimit(kind, (lowest, lowest))
+
+
+def pack(value: Any) -> bytes:
+    """Returns a value as ASCII: msgspec's own JSON can't hold a path that isn't UTF-8."""
+    return json.dumps(msgspec.to_builtins(value)).encode("ascii")
+
+
+def unpack(data: bytes, kind: type[_T]) -> _T:
+    """Returns what was packed.
+
+    Raises:
+        ValueError: It is cut off, or of another kind.
+    """
+    return msgspec.convert(json.loads(data), kind)
 
 
 @contextmanager

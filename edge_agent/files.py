@@ -24,6 +24,8 @@ def read_regular(path: Path, max_bytes: int, *, follow_links: bool = True) -> by
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     with open(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
             raise OSError(None, "Not a regular file", str(path))
-        return stream.read(max_bytes + 1)
+        # What is asked for is allocated; files of the kernel's own (proc(5)) have the size 0.
+        return stream.read(min(max_bytes, facts.st_size or max_bytes) + 1)

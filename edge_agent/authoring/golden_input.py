@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from edge_agent import golden, samples
 from edge_agent.authoring import sections
-from edge_agent.authoring.gate import references
+from edge_agent.authoring.gate import references, verification
 from edge_agent.authoring.golden_section import FOLDER, GoldenSection
 from edge_agent.authoring.project import SIGNATURES, open_project, read_file, require_no_links
-from edge_agent.authoring.source_files import read, read_model
+from edge_agent.authoring.source_files import read
 from edge_agent.authoring.staging import make_folders
 from edge_agent.bundles import DESCRIPTION_FILE
 from edge_agent.description import Classification
@@ -226,7 +226,7 @@ def _wrong(agent: Agent, folder: Path, request: Request) -> tuple[str, ...]:
     path = project.reference()
     if path is not None:
         try:
-            model = read_model(path)
+            model = verification.read_reference(path)
             part = references.fit(model, project.description, agent.notify)
             session = agent.loader.load_session(model, project.description, part)
             found.append(_problem(agent, project, request, part, session, "the reference"))

@@ -5,20 +5,31 @@ from __future__ import annotations
 import json
 import os
 import resource
-import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from edge_agent import child_process
 from edge_agent.authoring.lint import engine_run, onnx_file, tflite_file
 from edge_agent.authoring.lint.findings import Finding, one_line
-from edge_agent.authoring.lint.isolated import TIMEOUT_S, Job, memory_limit
-from edge_agent.errors import AgentError, EngineUnavailableError
+from edge_agent.authoring.lint.isolated import Job
+from edge_agent.authoring.project import external_names
+from edge_agent.bundles import MAX_MODEL_BYTES
+from edge_agent.errors import AgentError, BadInputError, EngineUnavailableError
+from edge_profiles.detect import memory_limit_bytes
+from edge_signing.errors import SigningError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOOKS: dict[str, Callable[..., Any]] = {"onnx": onnx_file.look, "tflite": tflite_file.look}
+
+
+# A sound model needs what the libraries take, and its bytes as they are read, parsed and loaded.
+_LIBRARY_BYTES: Final = 2 * 1024**3
+_COPIES: Final = 6
 
 
 class Teller:
@@ -57,14 +68,10 @@ class Teller:
 
 def main() -> None:
     """Does the job."""
-    tell = Teller(os.dup(1))
-    os.dup2(2, 1)  # whatever a native library prints is no part of the answer
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
-    limit = memory_limit()
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    seconds = TIMEOUT_S * (os.cpu_count() or 1)  # where the parent was killed, nobody else stops it
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    request, answer = child_process.attach()
+    tell = Teller(answer)
+    job = child_process.unpack(request, Job)
+    child_process.limit(resource.RLIMIT_AS, _memory_limit(job))
     try:
         if job.noise or _LOOKS[job.engine](job, tell):
             engine_run.look(job, tell)
@@ -78,6 +85,17 @@ def main() -> None:
         said = one_line(f"{type(error).__name__}: {error}")
         tell.finding(Finding("engine-refuses", job.file, f"can't be looked at: {said}"))
     os._exit(0)
+
+
+def _memory_limit(job: Job) -> int:
+    """Returns how much address space may be taken, in bytes: a quarter of the memory, or more."""
+    path = Path(job.folder, job.file)
+    data = [path]
+    if job.engine == "onnx":
+        with suppress(BadInputError, SigningError):  # told when it is read
+            data += [Path(job.folder, name) for name in external_names(path, job.file)]
+    size = sum(min(one.stat().st_size, MAX_MODEL_BYTES) for one in data if one.is_file())
+    return max((memory_limit_bytes() or 0) // 4, _LIBRARY_BYTES + _COPIES * size)
 
 
 if __name__ == "__main__":

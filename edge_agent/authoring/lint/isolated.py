@@ -7,10 +7,6 @@ one in a hundred of them), and ONNX Runtime takes whatever memory a graph asks f
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,11 +14,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from edge_agent import child_process
 from edge_agent.authoring.lint.findings import Finding
 from edge_agent.errors import UnavailableError
 
 TIMEOUT_S: Final = 120
-_MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+MODULE: Final = "edge_agent.authoring.lint.child"
 
 
 class Job(Struct, frozen=True):
@@ -79,52 +76,23 @@ def look(job: Job, timeout_s: float = TIMEOUT_S) -> Seen:
     Raises:
         UnavailableError: The child can't be started.
     """
-    # -P: no file beside the model is imported.
-    command = [sys.executable, "-P", "-m", "edge_agent.authoring.lint.child"]
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as child:
-        try:
-            answer, _ = child.communicate(msgspec.json.encode(job), timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            answer, _ = child.communicate()
-            return _ended(job, answer, "engine-hangs", f"takes longer than {timeout_s:g} s in")
-        except BaseException:
-            child.kill()
-            raise
-    if child.returncode != 0:
-        return _ended(job, answer, "engine-crashes", f"ends with {_died(child.returncode)} in")
-    return _read(answer)[0]
-
-
-def memory_limit() -> int:
-    """Returns how much address space the child may have: what the machine has, at least 4 GiB."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(physical, 4 * 1024**3)
-
-
-def _ended(job: Job, answer: bytes, code: str, how: str) -> Seen:
-    seen, stage = _read(answer)
+    ended = child_process.run(MODULE, child_process.pack(job), timeout_s)
+    seen, stage = _read(ended.answer)
+    if ended.problem is None:
+        return seen
     if stage is None:
-        raise UnavailableError(f"the process that looks at model files {how} its start")
-    seen.findings.append(
-        Finding(code, job.file, f"the process {how} {stage}: no device should load this file")
-    )
+        words = f": {ended.said}" if ended.said else ""
+        raise UnavailableError(f"the process that looks at model files {ended.problem}{words}")
+    code = "engine-hangs" if ended.was_stopped else "engine-crashes"
+    said = f"in {stage}, the process {ended.problem}: no device should load this file"
+    seen.findings.append(Finding(code, job.file, said))
     return seen
-
-
-def _died(code: int) -> str:
-    if code >= 0:
-        return f"the exit code {code}"
-    named = {one.value: one.name for one in signal.Signals}
-    return f"the signal {named.get(-code, -code)}"  # real-time signals have numbers only
 
 
 def _read(answer: bytes) -> tuple[Seen, str | None]:
     """Reads the child's lines; the last of one that died may be cut off."""
     seen, stage = Seen(), None
-    for line in answer[:_MAX_ANSWER_BYTES].splitlines():
+    for line in answer.splitlines():
         try:
             said = json.loads(line)
         except ValueError:
