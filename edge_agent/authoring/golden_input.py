@@ -10,8 +10,8 @@ from edge_agent import golden, samples
 from edge_agent.authoring import sections
 from edge_agent.authoring.gate import references, verification
 from edge_agent.authoring.golden_section import FOLDER, GoldenSection
-from edge_agent.authoring.project import SIGNATURES, open_project, read_file, require_no_links
-from edge_agent.authoring.source_files import read
+from edge_agent.authoring.project import SIGNATURES, open_project, read_file
+from edge_agent.authoring.source_files import read, require_no_links
 from edge_agent.authoring.staging import make_folders
 from edge_agent.bundles import DESCRIPTION_FILE
 from edge_agent.description import Classification

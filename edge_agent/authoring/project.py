@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_agent import model_yaml, yaml_subset
-from edge_agent.authoring.recipe import read_recipe
+from edge_agent.authoring.recipe import Recipe, read_recipe
+from edge_agent.authoring.source_files import require_no_links
 from edge_agent.bundles import DESCRIPTION_FILE, Contents, named_files
 from edge_agent.errors import BadInputError, DescriptionError, ModelNotFoundError
 from edge_agent.files import read_regular
@@ -33,10 +34,12 @@ class Project(Contents):
         recipe: Its build.toml, empty where there is none.
     """
 
-    def __init__(self, folder: Path, home: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, home: Path | None = None, recipe: Recipe | None = None
+    ) -> None:
         self.folder = folder
         self.home = home or folder
-        self.recipe = read_recipe(self.home)
+        self.recipe = read_recipe(self.home) if recipe is None else recipe
         self.description = _described(folder)
         self.ref = ModelRef(self.description.name, self.description.version, "")
 
@@ -85,21 +88,6 @@ def open_project(folder: Path) -> Project:
     return Project(folder)
 
 
-def require_no_links(folder: Path, name: str) -> None:
-    """Refuses a file that lies elsewhere: no part of its path below the project may be a link.
-
-    Raises:
-        BadInputError: One is.
-    """
-    path = folder
-    for part in name.split("/"):
-        path = path / part
-        if path.is_symlink():
-            raise BadInputError(
-                "is a symbolic link", path=str(path), hint="put the file itself there"
-            )
-
-
 def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
     """Reads a file of a project.
 
@@ -114,7 +102,7 @@ def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
         require_no_links(folder, name)
         data = read_regular(path, max_bytes, follow_links=False)
     except SigningError as error:
-        raise BadInputError(str(error), path=str(path)) from error
+        raise BadInputError(error.message, path=str(path), hint=error.hint) from error
     except OSError as error:
         raise BadInputError(f"can't be read: {error.strerror}", path=str(path)) from error
     if len(data) > max_bytes:

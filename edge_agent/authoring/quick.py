@@ -14,7 +14,7 @@ from edge_agent.authoring.development_key import DEV_NAMES, development_key
 from edge_agent.authoring.drafting.parts import Wishes
 from edge_agent.authoring.drafting.postprocess import LABELS_FILE
 from edge_agent.authoring.golden_section import SCORE_TOLERANCE
-from edge_agent.authoring.source_files import read, read_labels, read_model
+from edge_agent.authoring.source_files import ENGINES, read, read_labels, read_model
 from edge_agent.authoring.staging import require_free, written
 from edge_agent.bundles import DESCRIPTION_FILE
 from edge_agent.description import digest_of_pipeline
@@ -93,6 +93,12 @@ def make(agent: Agent, request: QuickRequest) -> QuickBundle:
         DescriptionError: The name or the version can't be used.
         OSError: The bundle can't be written; nothing is left behind.
     """
+    if ENGINES.get(request.model.suffix.lower()) == "tflite":
+        raise BadInputError(
+            "is no ONNX file",
+            path=str(request.model),
+            hint="make a project of it: edge-agent bundle init MODEL",
+        )
     out = request.out or Path(f"{request.model.stem}.bundle")
     require_free(out)
     model = read_model(request.model)

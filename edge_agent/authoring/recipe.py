@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from json import dumps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from edge_agent.errors import ConfigError
 from edge_agent.files import read_regular
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 RECIPE_FILE: Final = "build.toml"
 _MAX_BYTES: Final = 64 * 1024
 _HEAD: Final = "# What the bundle is made from; paths are relative to this folder.\n"
+_Path = Annotated[str, Meta(pattern="^[^\0]*$")]
 
 
 class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,9 +30,9 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
         include: Further files of the project that go into the bundle, such as a licence.
     """
 
-    reference: str | None = None
-    inputs: str | None = None
-    include: tuple[str, ...] = ()
+    reference: _Path | None = None
+    inputs: _Path | None = None
+    include: tuple[_Path, ...] = ()
 
 
 def read_recipe(folder: Path) -> Recipe:

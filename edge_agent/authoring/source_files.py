@@ -34,11 +34,26 @@ def read(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
     return data
 
 
+def require_no_links(folder: Path, name: str) -> None:
+    """Refuses a file that lies elsewhere: no part of its path below the folder may be a link.
+
+    Raises:
+        BadInputError: One is.
+    """
+    path = folder
+    for part in name.split("/"):
+        path = path / part
+        if path.is_symlink():
+            raise BadInputError(
+                "is a symbolic link", path=str(path), hint="put the file itself there"
+            )
+
+
 def read_model(path: Path) -> ModelFile:
     """Reads a model file, and the external data of an ONNX file.
 
     Raises:
-        BadInputError: A file can't be read, is empty or too large.
+        BadInputError: A file can't be read, is empty or too large, or is behind a link.
         ModelFileError: The ONNX file is damaged, or its data lies outside its folder.
     """
     data = read(path, MAX_MODEL_BYTES)
@@ -51,8 +66,9 @@ def read_model(path: Path) -> ModelFile:
     try:
         for at in sorted(external_files(BytesIO(data), len(data))):
             # A link beside a stranger's model could lead to any file, which would be published.
-            place = path.parent / resolve(path.name, at)
-            external[at] = read(place, MAX_MODEL_BYTES, follow_links=False)
+            name = resolve(path.name, at)
+            require_no_links(path.parent, name)
+            external[at] = read(path.parent / name, MAX_MODEL_BYTES, follow_links=False)
     except BundleInvalid as error:
         raise ModelFileError(error.message, path=str(path), hint=error.hint) from error
     return ModelFile(data, external)

@@ -7,8 +7,6 @@ from pathlib import Path
 from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from edge_agent import child_process
 from edge_agent.bench.trial import Memory, Trial, TrialRequest
 
@@ -24,19 +22,19 @@ if TYPE_CHECKING:
 def main() -> None:
     """Runs the trial that standard input asks for."""
     request, answer = child_process.attach()
-    trial = _tried(msgspec.json.decode(request, type=TrialRequest))
+    trial = _tried(child_process.unpack(request, TrialRequest))
     with open(answer, "wb") as stream:
-        stream.write(msgspec.json.encode(trial))
+        stream.write(child_process.pack(trial))
 
 
 def _tried(request: TrialRequest) -> Trial:
     from edge_agent.errors import AgentError
-    from edge_signing.errors import SigningError
+    from edge_signing.errors import SigningError, printable
 
     try:
         return run(request)
     except (AgentError, SigningError, OSError) as error:
-        return Trial(error=str(error))
+        return Trial(error=printable(str(error)))
     except MemoryError:
         return Trial(error="not enough memory")
 
@@ -171,9 +169,11 @@ def _asked(agent: Agent, contents: Contents, sample: str | None) -> tuple[Reques
 
     from edge_agent import golden, samples
     from edge_agent.loading import blank_request
+    from edge_signing.errors import printable
 
     if sample is not None:
-        return samples.request(contents, Path(sample), agent.limits), Path(sample).name
+        called = printable(Path(sample).name)
+        return samples.request(contents, Path(sample), agent.limits), called
     probe = golden.request(contents)
     return (probe, "golden") if probe else (blank_request(contents), "blank")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec import Struct
 
 from edge_agent import child_process
@@ -98,9 +97,9 @@ def _share(runs: int, trials: int, turn: int) -> int:
 
 def _trial(plan: Plan, engine: str, runs: int) -> Trial:
     request = TrialRequest(plan.model, engine, plan.sample, _WARM_UP, runs, monotonic_ns())
-    ended = child_process.run(MODULE, msgspec.json.encode(request), plan.timeout_s)
+    ended = child_process.run(MODULE, child_process.pack(request), plan.timeout_s)
     try:
-        return msgspec.json.decode(ended.answer, type=Trial)
-    except msgspec.MsgspecError:
+        return child_process.unpack(ended.answer, Trial)
+    except ValueError:
         words = f": {ended.said}" if ended.said else ""
         return Trial(error=f"its process {ended.problem or 'gave no answer'}{words}")

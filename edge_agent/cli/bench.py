@@ -140,10 +140,11 @@ def _try_sample(agent: Agent, contents: Contents, sample: str | None) -> str:
     if sample is None:
         return "golden" if contents.description.golden else "blank"
     from edge_agent import samples
+    from edge_signing.errors import printable
 
     request = samples.request(contents, Path(sample), agent.limits)
     agent.loader.pipeline(contents).prepare(request, None)
-    return Path(sample).name
+    return printable(Path(sample).name)  # a report is UTF-8
 
 
 def _device(agent: Agent) -> Device:

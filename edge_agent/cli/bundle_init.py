@@ -123,7 +123,11 @@ def _tell(made: NewProject) -> None:
     for key, line in made.holes:
         output.line(f"  line {line}: {key} is a hole (???); the comment above it has the choices")
     if not made.holes:
-        output.line(f"keep an input with its answer: edge-agent bundle golden {path} IMAGE")
+        fed = ["IMAGE"] if made.takes_image else []
+        fed += [f"--input {quote(name)}=FILE" for name in made.tensors]
+        output.line(
+            f"keep an input with its answer: edge-agent bundle golden {path} {' '.join(fed)}"
+        )
     output.line(f"check it: edge-agent bundle lint {path}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent import child_process
+from edge_agent.authoring.lint import isolated
 
 ATTACHED = """\
 from edge_agent.child_process import attach
@@ -49,6 +50,28 @@ def test_endings(
     assert (problem is None) == (ended.problem is None)
     if said is not None:
         assert ended.said == said
+
+
+def test_a_harder_limit_of_the_parent_stays(child: Path) -> None:
+    child.write_text(
+        ATTACHED + "from resource import *\nfrom edge_agent.child_process import limit\n"
+        "limit(RLIMIT_AS, 2**40); os.write(answer, repr(getrlimit(RLIMIT_AS)).encode())"
+    )
+    code = (
+        "from edge_agent import child_process as c; import resource as r;"
+        "r.setrlimit(r.RLIMIT_AS, (2**32, 2**32)); r.setrlimit(r.RLIMIT_FSIZE, (2**20, 2**20));"
+        "print(c.run('child_of_a_test', b'', 20).answer.decode())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    assert done.stdout == f"({2**32}, {2**32})\n"
+
+
+def test_paths_that_are_no_text_are_handed_over() -> None:
+    job = isolated.Job("/a\udcff", "m\udcfe.onnx", "onnx")
+    assert child_process.unpack(child_process.pack(job), isolated.Job) == job
+    for damaged in (b"", b"{", b"{}", b"[]", b"\xff"):
+        with pytest.raises(ValueError, match=r"."):
+            child_process.unpack(damaged, isolated.Job)
 
 
 def test_an_answer_is_cut_off_at_its_limit(child: Path) -> None:

@@ -108,8 +108,8 @@ def _wrong_shape(model: ModelProto) -> None:
     model.graph.node[2].CopyFrom(helper.make_node("MatMul", ["flat", "matrix"], ["scores"]))
 
 
-def huge(model: ModelProto) -> None:
-    size = numpy_helper.from_array(np.array([1 << 20, 1 << 20], "int64"), "size")
+def huge(model: ModelProto, elements: int = 1 << 40) -> None:
+    size = numpy_helper.from_array(np.array([elements], "int64"), "size")
     model.graph.initializer.append(size)
     model.graph.node.append(helper.make_node("ConstantOfShape", ["size"], ["huge"]))
     model.graph.node.append(helper.make_node("ReduceSum", ["huge"], ["sum"], keepdims=0))

@@ -94,6 +94,14 @@ def test_a_link_beside_a_strangers_model_is_not_followed(run: Run, tmp_path: Pat
     (tmp_path / "w.bin").unlink()
     os.mkfifo(tmp_path / "w.bin")
     assert run("bundle", "quick", "m.onnx", "--labels", "l.txt").code == 4
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/shadow").write_bytes(bytes(12))
+    (tmp_path / "d").symlink_to("elsewhere")
+    (tmp_path / "m.onnx").write_bytes(colour_model("d/shadow"))
+    for words in (["quick", "m.onnx", "--labels", "l.txt"], ["init", "m.onnx", "--out", "p"]):
+        refused = run("bundle", *words)
+        assert (refused.code, "is a symbolic link" in refused.err) == (4, True)
+    assert not (tmp_path / "p").exists()
     assert not (tmp_path / "m.bundle").exists()
 
 
@@ -174,6 +182,7 @@ def test_key_that_others_can_read_is_refused(run: Run, model: Path, tmp_path: Pa
     [
         (["nowhere.onnx", "--labels", "labels.txt"], 4, "can't be read"),
         (["labels.txt", "--labels", "labels.txt"], 4, "labels.txt: the ONNX file is damaged"),
+        (["m.tflite", "--labels", "labels.txt"], 4, "edge-agent bundle init"),
         (["Colour Net.onnx", "--labels", "two.txt"], 4, "2 labels"),
         (["Colour Net.onnx", "--labels", "labels.txt", "--name", "acme/x"], 4, "--key"),
         (

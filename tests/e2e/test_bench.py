@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,19 @@ def test_a_project_is_measured_without_a_signature(
     assert done.code == 0
     assert "./bundle is an unsigned project" in done.err
     assert done.json()["model"]["digest"] == ""
+
+
+def test_paths_that_are_no_text(run: Run, publisher: Publisher, tmp_path: Path) -> None:
+    sample = tmp_path / os.fsdecode(b"s\xff.png")
+    shutil.copy(publisher.bundle / "golden/green.png", sample)
+    place = publisher.bundle.rename(tmp_path / os.fsdecode(b"b\xff"))
+    few = [*FEW[2:], "--model", f"./{place.name}"]
+    kept = run("bench", sample, *few, "--report", "r.json")
+    assert kept.code == 0, kept.err
+    compared = run("bench", sample, *few, "--compare", "r.json", "--threshold", "9999")
+    assert compared.code == 0, compared.err
+    made = json.loads((tmp_path / "r.json").read_text())
+    assert made["engines"][0]["figures"]["sample"] == r"s\udcff.png"
 
 
 @pytest.mark.parametrize(

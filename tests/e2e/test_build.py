@@ -22,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edge_signing.ed25519 import PrivateKey
 from edge_signing.keyring import Keyring
 from edge_signing.keys import save_private_key
+from tests.agent.marks import needs_external_data
 
 from .conftest import ROOT, Run, colour_model
 
@@ -203,6 +204,9 @@ def test_init_keeps_the_files_names_of_open_axes(run: Run, tmp_path: Path) -> No
     assert run("bundle", "init", "t.onnx", "--task", "t").code == 0
     assert described(tmp_path / "t")["inputs"][0]["shape"] == ["batch", 5]
     assert described(tmp_path / "t")["postprocess"] == {"kind": "raw"}
+    (tmp_path / "u.onnx").write_bytes(text_model())
+    told = run("bundle", "init", "u.onnx", "--task", "t").out
+    assert "golden u --input input_ids=FILE --input attention_mask=FILE\n" in told
 
 
 def test_what_init_cannot_know_is_a_hole(run: Run, tmp_path: Path) -> None:
@@ -220,6 +224,7 @@ def test_what_init_cannot_know_is_a_hole(run: Run, tmp_path: Path) -> None:
     assert run("bundle", "init", "colour.onnx").code == 4  # exists already
 
 
+@needs_external_data
 def test_external_data_comes_along(run: Run, tmp_path: Path) -> None:
     import onnx
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +146,7 @@ def test_files(run: Run, tmp_path: Path) -> None:
     outcome = run("bundle", "lint", folder)
     assert outcome.code == 4
     found = codes(outcome.out)
-    for code in ("file-link", "recipe-invalid", "file-name", "file-missing", "file-unlisted"):
+    for code in ("file-link", "recipe-missing", "file-name", "file-missing", "file-unlisted"):
         assert code in found, outcome.out
     told = [one for one in outcome.out.splitlines() if one.startswith("notes.txt: ")]
     assert len(told) == 1
@@ -187,7 +190,7 @@ def test_golden_answers(run: Run, publisher: Publisher) -> None:
     wrong = MODEL_YAML.replace("index: 1", "index: 2")
     publisher.put("model.yaml", wrong.encode())
     outcome = run("bundle", "lint", publisher.bundle)
-    assert (outcome.code, "golden-wrong" in outcome.out) == (4, True)
+    assert (outcome.code, "answers the golden input wrongly: " in outcome.out) == (4, True)
     publisher.put("model.yaml", MODEL_YAML.encode())
     publisher.put("golden/green.png", b"no image")
     outcome = run("bundle", "lint", publisher.bundle)
@@ -233,3 +236,89 @@ def test_modules_beside_a_model_are_not_imported(run: Run, tmp_path: Path) -> No
     shutil.copy(folder / "weights/model.onnx", tmp_path / "m.onnx")
     outcome = run("bundle", "lint", "--json", folder, PYTHONSAFEPATH="1")
     assert json.loads(outcome.out)["ok"] is True
+
+
+def test_photos_that_are_not_here_fail_only_a_build_that_compares(run: Run, tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", model=colour_model())
+    (folder / "build.toml").write_text(f'reference = "{"x" * 300}.onnx"\ninputs = "../photos"\n')
+    outcome = run("bundle", "lint", folder)
+    assert (outcome.code, codes(outcome.out)[:2]) == (0, ["recipe-missing"] * 2)
+    refused = run("bundle", "build", folder, "--out", "b")
+    assert (refused.code, "--no-verify" in refused.err) == (4, True)
+    assert run("bundle", "build", folder, "--out", "b", "--no-verify").code == 0
+    (tmp_path / "here").mkdir()
+    shutil.copy(ROOT / "photos/coffee.png", tmp_path / "here")
+    given = ["--inputs", "here", "--reference", folder / "weights/model.onnx"]
+    assert run("bundle", "build", folder, "--out", "c", *given).code == 0
+
+
+def test_a_broken_recipe_is_told_once(run: Run, tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", model=colour_model())
+    (folder / "build.toml").write_text('reference = "a\\u0000b"\n')
+    outcome = run("bundle", "lint", folder)
+    assert codes(outcome.out) == ["recipe-invalid", "golden-missing"]
+    assert run("bundle", "build", folder).code == 4
+
+
+def test_folders_without_end_are_one_finding(run: Run, tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", model=colour_model())
+    place = os.open(folder, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("a", dir_fd=place)
+        inner = os.open("a", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+    found = run("bundle", "lint", folder).out
+    subprocess.run(["rm", "-r", folder / "a"], check=True)  # pytest couldn't
+    assert codes(found) == ["golden-missing", "file-unlisted"]
+
+
+@pytest.mark.parametrize("name", [b"p\xff", "p\u0301 \u202e".encode()])
+def test_a_folder_may_have_any_name(name: bytes, run: Run, tmp_path: Path) -> None:
+    folder = project(tmp_path / os.fsdecode(name), model=colour_model("w.bin"))
+    (folder / "weights/w.bin").write_bytes(np.ones(1, "f4").tobytes())
+    outcome = run("bundle", "lint", folder)
+    assert codes(outcome.out) == ["golden-missing"]
+    assert run("bundle", "build", folder, "--json").code == 0
+    model = folder / os.fsdecode(b"m\xff.onnx")
+    model.write_bytes(colour_model())
+    refused = run("bundle", "init", model)
+    assert (refused.code, "it is not UTF-8" in refused.err) == (4, True)
+
+
+def test_an_archive_is_no_folder(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "b.tar").write_bytes(b"x")
+    outcome = run("bundle", "lint", "b.tar")
+    assert (outcome.code, "lint the project, or the bundle's folder" in outcome.err) == (4, True)
+
+
+def test_a_contract_has_what_fits_the_model(run: Run, tmp_path: Path) -> None:
+    text = HEAD.partition("contract")[0]
+    folder = project(tmp_path / "p", text, colour_model())
+    assert "memory_mib, min_confidence, leave_device, drift" in run("bundle", "lint", folder).out
+    raw = re.sub("(?m)^postprocess.*$", "postprocess: {kind: raw}", text)
+    told = run("bundle", "lint", project(tmp_path / "q", raw, colour_model())).out
+    assert "no contract: latency_ms, memory_mib, leave_device, drift" in told
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS, (4096000000,) * 2", "RLIMIT_CPU, (100, 100)"])
+def test_hard_limits_of_the_shell(limit: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(colour_model())
+    for words in (["init", "m.onnx"], ["lint", "m"]):
+        script = (
+            f"import resource, sys; resource.setrlimit(resource.{limit})\n"
+            f"sys.argv = ['edge-agent', 'bundle', *{words!r}]\n"
+            "from edge_agent.cli.main import main; main()"
+        )
+        outcome = run(script=script)
+        assert outcome.code == (0 if words[0] == "init" else 4), outcome.err
+        assert "memory" not in outcome.err
+
+
+def test_a_model_is_given_a_share_of_the_memory(run: Run, publisher: Publisher) -> None:
+    """Answering takes 12 GB, which many machines have."""
+    publisher.put("weights/model.onnx", changed(partial(huge, elements=3_000_000_000))())
+    outcome = run("bundle", "lint", publisher.bundle)
+    assert (outcome.code, outcome.out.count(": error ")) == (4, 1), outcome.out
+    assert "golden-fails" in outcome.out

@@ -182,6 +182,9 @@ def _gate(
     if place is None:
         agent.notify("answers are not compared: there are no sample inputs; give --inputs DIR")
         return None
+    for one, option in ((place, "--inputs DIR"), (reference, "--reference FILE")):
+        if one is not None and not one.exists():
+            raise BadInputError("isn't here", path=str(one), hint=f"give {option}, or --no-verify")
     if reference is None:
         agent.notify("answers are compared among engines only: give --reference FILE for more")
     files = samples.files(project, place, samples.USUAL_COUNT)

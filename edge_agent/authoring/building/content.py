@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from edge_agent.authoring import sections, staging
 from edge_agent.authoring.building import sbom
-from edge_agent.authoring.project import Project, read_file, require_no_links
+from edge_agent.authoring.project import Project, read_file
+from edge_agent.authoring.source_files import require_no_links
 from edge_agent.bundles import DESCRIPTION_FILE
 from edge_agent.description import digest_of_pipeline
 from edge_agent.drift.picture import draw

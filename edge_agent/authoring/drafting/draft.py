@@ -55,7 +55,10 @@ def draft(facts: ModelFacts, wishes: Wishes, file: str, activation: str | None) 
         if classifies and image:
             made.value["task"] = "image-classification"
         else:
-            made.comments["task"] = ["A word of the field, such as object-detection."]
+            made.comments["task"] = [
+                "A word of the field: image-classification, object-detection, anomaly-detection,",
+                "text-classification, time-series-forecasting, or another one.",
+            ]
     if image and image.layout is None:
         made.comments["inputs"] = ["The layout of the image: NCHW or NHWC."]
     return made

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from edge_agent.backends.binding import NativeTensor
 
 _MAX_AXES: Final = 8
+_MAX_ARCHIVE_BYTES: Final = 2 * MAX_LABELS_BYTES
 # Ultralytics writes its task and class names into the ONNX file's metadata.
 _TASKS: Final = {
     "classify": "image-classification",
@@ -121,13 +122,22 @@ def _names(text: str) -> tuple[str, ...]:
         return ()
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return ()
     if isinstance(value, dict) and list(value) == list(range(len(value))):
         value = list(value.values())
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         return ()
-    return tuple(value)
+    return tuple(value) if _is_unicode("".join(value)) else ()
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written: Python's literals can have surrogates without their pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _of_tflite(model: ModelFile, path: Path) -> ModelFacts:
@@ -144,20 +154,19 @@ def _packed_labels(data: bytes, path: str) -> tuple[str, ...]:
 
     Source: TensorFlow Lite Metadata, "Pack the associated files".
     """
-    from zipfile import BadZipFile, ZipFile
+    from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
     try:
-        with ZipFile(BytesIO(data)) as archive:
+        with ZipFile(BytesIO(data[-_MAX_ARCHIVE_BYTES:])) as archive:
             found = [
                 one
                 for one in archive.infolist()
                 if one.filename.endswith(".txt") and "label" in one.filename.lower()
             ]
-            if len(found) != 1 or found[0].file_size > MAX_LABELS_BYTES:
+            if len(found) != 1 or found[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 return ()
             with archive.open(found[0]) as stream:
-                return parse_any_labels(stream.read(MAX_LABELS_BYTES), path)
-    except (BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError):
-        return ()  # no archive, or none that can be read: the file says nothing
-    except BadInputError:
-        return ()
+                packed = stream.read(MAX_LABELS_BYTES + 1)
+        return parse_any_labels(packed, path) if len(packed) <= MAX_LABELS_BYTES else ()
+    except Exception:  # noqa: BLE001 - no archive, or a damaged one, of which zipfile raises anything
+        return ()  # the file says nothing

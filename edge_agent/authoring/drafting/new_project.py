@@ -64,12 +64,16 @@ class NewProject:
         name: The bundle's name.
         version: Its version.
         holes: What is still to be said: the key, and its line in model.yaml.
+        takes_image: Whether one input takes an image.
+        tensors: Names of the others.
     """
 
     path: Path
     name: str
     version: str
     holes: tuple[tuple[str, int | None], ...]
+    takes_image: bool
+    tensors: tuple[str, ...]
 
 
 def look(agent: Agent, path: Path) -> Looked:
@@ -116,7 +120,9 @@ def write(looked: Looked, wishes: Wishes, out: Path | None, inputs: Path | None)
         recipe["include"] = (LABELS_FILE,)
     with written(folder, files) as staging:
         change_recipe(staging, **recipe)
-    return NewProject(folder, wishes.name, wishes.version, holes)
+    image = made.value.get("preprocess", {}).get("input")
+    tensors = tuple(one.name for one in looked.facts.inputs if one.name != image)
+    return NewProject(folder, wishes.name, wishes.version, holes, image is not None, tensors)
 
 
 def _files(looked: Looked, wishes: Wishes) -> dict[str, bytes]:

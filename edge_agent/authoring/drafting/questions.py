@@ -88,8 +88,8 @@ def _of_image(facts: ModelFacts, wishes: Wishes) -> list[Question]:
     if image.size is None:
         asked.append(Question("size", "Side of the image in pixels, which the file leaves open"))
     if image.channels == 3:
-        asked.append(Question("color", "Order of the channels", ("RGB", "BGR"), "RGB"))
-    asked.append(Question("resize", "How an image is brought to size", RULES, "stretch"))
+        asked.append(Question("color", "Order of the channels", ("RGB", "BGR")))
+    asked.append(Question("resize", "How an image is brought to size", RULES))
     if described_dtype(image.tensor, is_image=True) != "uint8":
         likely = covers_as(image)
         default = likely[0] if len(likely) == 1 else ""

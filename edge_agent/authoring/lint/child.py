@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOOKS: dict[str, Callable[..., Any]] = {"onnx": onnx_file.look, "tflite": tflite_file.look}
-
-
 # A sound model needs what the libraries take, and its bytes as they are read, parsed and loaded.
 _LIBRARY_BYTES: Final = 2 * 1024**3
 _COPIES: Final = 6
@@ -71,6 +69,8 @@ def main() -> None:
     request, answer = child_process.attach()
     tell = Teller(answer)
     job = child_process.unpack(request, Job)
+    os.chdir(job.folder)  # the package onnx takes no folder whose name isn't UTF-8
+    job = msgspec.structs.replace(job, folder=".")
     child_process.limit(resource.RLIMIT_AS, _memory_limit(job))
     try:
         if job.noise or _LOOKS[job.engine](job, tell):
@@ -80,7 +80,7 @@ def main() -> None:
     except AgentError as error:
         tell.finding(Finding("engine-refuses", job.file, one_line(error.message)))
     except MemoryError:
-        tell.finding(Finding("engine-refuses", job.file, "needs more memory than there is"))
+        tell.finding(Finding("engine-refuses", job.file, "needs more memory than it is given here"))
     except Exception as error:  # noqa: BLE001 - what a binding makes of a damaged file is anything
         said = one_line(f"{type(error).__name__}: {error}")
         tell.finding(Finding("engine-refuses", job.file, f"can't be looked at: {said}"))

@@ -114,18 +114,19 @@ def _repair(rest: dict[str, Any], key: str) -> bool:
 
 
 def _advice(value: dict[str, Any], lines: Mapping[str, int]) -> Iterator[Finding]:
+    sample = "IMAGE" if "preprocess" in value else "--input NAME=FILE"
     if "golden" not in value:
         yield Finding(
             "golden-missing",
             DESCRIPTION_FILE,
             "has no golden input, so no device can check its answers",
-            hint="edge-agent bundle golden PROJECT IMAGE makes one",
+            hint=f"edge-agent bundle golden PROJECT {sample} makes one",
         )
     if "contract" not in value:
         yield Finding(
             "contract-missing",
             DESCRIPTION_FILE,
-            "has no contract: latency_ms, memory_mib, min_confidence, leave_device",
+            f"has no contract: {', '.join(_promises(value))}",
         )
     if value.get("license") is None:
         yield Finding("license-missing", DESCRIPTION_FILE, "says nothing of the weights' license")
@@ -136,6 +137,14 @@ def _advice(value: dict[str, Any], lines: Mapping[str, int]) -> Iterator[Finding
             f"{value['license']!r} is no SPDX license expression that needs no other document",
             lines.get("$.license"),
         )
+
+
+def _promises(value: dict[str, Any]) -> Iterator[str]:
+    """Yields the keys that a contract can have for this model."""
+    yield from ("latency_ms", "memory_mib")
+    if value["postprocess"]["kind"] == "classification":
+        yield "min_confidence"
+    yield from ("leave_device", "drift")
 
 
 def _finding(error: DescriptionError) -> Finding:

@@ -10,6 +10,7 @@ from edge_agent.authoring import noise
 from edge_agent.authoring.lint import tensors
 from edge_agent.authoring.lint.findings import Finding, one_line
 from edge_agent.authoring.project import Project
+from edge_agent.authoring.recipe import Recipe
 from edge_agent.authoring.source_files import read_model
 from edge_agent.backends import onnx, tflite
 from edge_agent.backends.registry import BACKENDS
@@ -48,7 +49,7 @@ def look(job: Job, tell: Teller) -> None:
         _noise(job, tell, model)
     if not job.described:
         return
-    project = Project(Path(job.folder))
+    project = Project(Path(job.folder), recipe=Recipe())  # what is wrong with it is told elsewhere
     part = next(one for one in project.description.engines if one.file == job.file)
     before = tell.errors
     for finding in tensors.check(project.description, part, inputs, outputs):
@@ -84,7 +85,7 @@ def _answers(job: Job, tell: Teller, project: Project, model: ModelFile) -> None
             Finding(
                 "golden-wrong",
                 job.file,
-                f"{_NAMES[job.engine]} answers the golden input with {problem}",
+                f"{_NAMES[job.engine]} answers the golden input wrongly: {problem}",
                 hint="keep the right answer with edge-agent bundle golden, or widen --tolerance",
             )
         )

@@ -16,7 +16,7 @@ from edge_agent.errors import ConfigError
 from edge_agent.labels import MAX_LABELS_BYTES
 from edge_signing.errors import SigningError
 from edge_signing.limits import DEFAULT_LIMITS
-from edge_signing.names import check_distinct, check_name
+from edge_signing.names import MAX_NAME_BYTES, check_distinct, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,16 +30,16 @@ MADE: Final = ("sbom.spdx.json", "reports")
 
 
 def recipe_of(folder: Path) -> tuple[Recipe, list[Finding]]:
-    """Reads build.toml, and checks that what it names is there."""
+    """Reads build.toml, and looks whether what it names is here."""
     try:
         recipe = read_recipe(folder)
     except ConfigError as error:
         return Recipe(), [Finding("recipe-invalid", RECIPE_FILE, error.message, hint=error.hint)]
     named = [("reference", recipe.reference), ("inputs", recipe.inputs)]
     return recipe, [
-        Finding("recipe-invalid", RECIPE_FILE, f"{key}: there is no {value!r}")
+        Finding("recipe-missing", RECIPE_FILE, f"{key}: there is no {value!r} here")
         for key, value in named
-        if value and not (folder / value).exists()
+        if value and not os.path.exists(folder / value)  # Path's raises where a name is too long
     ]
 
 
@@ -115,6 +115,9 @@ def check_unlisted(folder: Path, recipe: Recipe, known: set[str]) -> Iterator[Fi
         prefix = "" if at == "." else f"{at}/"
         folders[:] = sorted(one for one in folders if one[0] != "." and prefix + one not in passed)
         strays += [prefix + one for one in sorted(files) if one[0] != "."]
+        if len(prefix) > MAX_NAME_BYTES:  # nothing below could be in a bundle
+            strays += [prefix + one for one in folders]
+            folders.clear()
         if len(strays) > DEFAULT_LIMITS.files:
             break
     strays = [one for one in strays if one not in own and one not in passed]

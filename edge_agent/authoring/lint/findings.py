@@ -45,6 +45,7 @@ CODES: Final[dict[str, Level]] = {
     "opset-unsupported": "error",
     "quantisation-range": "warning",
     "recipe-invalid": "error",
+    "recipe-missing": "warning",
     "tensor-dtype": "error",
     "tensor-extra": "error",
     "tensor-missing": "error",

@@ -53,8 +53,15 @@ def lint(agent: Agent, folder: Path, home: Path | None = None) -> Report:
 
     Raises:
         ModelNotFoundError: There is no such folder.
+        BadInputError: It is a file.
         EngineUnavailableError: It has an ONNX file, and the package `onnx` isn't installed.
     """
+    if folder.is_file():
+        raise BadInputError(
+            "is a file, not a folder",
+            path=str(folder),
+            hint="lint the project, or the bundle's folder",
+        )
     if not folder.is_dir():
         raise ModelNotFoundError(
             "is no project", path=str(folder), hint="make one: edge-agent bundle init MODEL"

@@ -14,7 +14,7 @@ import msgspec
 from edge_agent import model_yaml, yaml_subset
 from edge_agent.authoring import recipe as recipes
 from edge_agent.authoring import sections
-from edge_agent.authoring.project import require_no_links
+from edge_agent.authoring.source_files import require_no_links
 from edge_agent.bundles import DESCRIPTION_FILE, Contents, named_files
 from edge_agent.description import digest_of_pipeline
 from edge_agent.errors import ConfigError

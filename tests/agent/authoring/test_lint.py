@@ -46,7 +46,7 @@ say(finding={"code": "graph-cycle", "path": "m.onnx", "message": "x"})
 @pytest.mark.parametrize(
     ("end", "code", "said"),
     [
-        ("os.kill(os.getpid(), 11)", "engine-crashes", "in the parser, the process was ended by the signal SIGSEGV"),
+        ("os.kill(os.getpid(), 11)", "engine-crashes", "in the parser, the process was ended by"),
         ("os.kill(os.getpid(), 6)", "engine-crashes", "signal SIGABRT"),
         ("os.kill(os.getpid(), 40)", "engine-crashes", "the signal 40"),
         ("os._exit(3)", "engine-crashes", "exit code 3"),

@@ -43,5 +43,13 @@ def test_a_path_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "build.toml").exists()
 
 
+@pytest.mark.parametrize("key", ["reference", "inputs", "include"])
+def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path, key: str) -> None:
+    value = '["a\\u0000b"]' if key == "include" else '"a\\u0000b"'
+    (tmp_path / "build.toml").write_text(f"{key} = {value}\n")
+    with pytest.raises(ConfigError, match=key):
+        read_recipe(tmp_path)
+
+
 def test_nothing_is_an_empty_one(tmp_path: Path) -> None:
     assert read_recipe(tmp_path) == Recipe()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnxruntime import SessionOptions
 
 from edge_agent import model_yaml
 from edge_agent.backends import onnx
@@ -22,6 +21,7 @@ from edge_agent.errors import (
     TensorError,
 )
 from tests.agent import models
+from tests.agent.marks import needs_external_data
 
 if TYPE_CHECKING:
     from tests.agent.conftest import Publisher
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 BACKEND = onnx.OnnxBackend()
 FACTORS = np.array([1, 2, 3], "f4").tobytes()
 IMAGE = np.full((1, 3, 8, 8), 5, "f4")
-from_memory = pytest.mark.skipif(
-    not hasattr(SessionOptions, "add_external_initializers_from_files_in_memory"),
-    reason="this ONNX Runtime takes no external data from memory",
-)
 
 
 def load(document: models.Yaml, data: bytes, external: dict[str, bytes] | None = None) -> Any:
@@ -41,8 +37,8 @@ def load(document: models.Yaml, data: bytes, external: dict[str, bytes] | None =
     return BACKEND.load(ModelFile(data, external or {}), described, part, 1)
 
 
-@from_memory
-def test_external_data_come_from_memory_though_files_lie_about(
+@needs_external_data
+def test_external_data_come_needs_external_data_though_files_lie_about(
     tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signed bytes run; a file of that name where an engine might look must not."""
@@ -68,7 +64,7 @@ def test_external_data_come_from_memory_though_files_lie_about(
     assert session.run({"image": IMAGE})["scores"].tolist() == [[5, 10, 15]]
 
 
-@from_memory
+@needs_external_data
 def test_external_data_that_are_not_handed_over_are_not_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +76,7 @@ def test_external_data_that_are_not_handed_over_are_not_looked_for(
         load(models.COLOUR, models.colour("factors.bin"), {"other.bin": FACTORS})
 
 
-@from_memory
+@needs_external_data
 @pytest.mark.parametrize("data", [b"", FACTORS[:-1], FACTORS[:4]])
 def test_external_data_that_are_too_short(data: bytes) -> None:
     with pytest.raises(ModelFileError, match="ONNX Runtime refuses the model"):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edge_agent import model_yaml, yaml_subset
 from edge_agent.authoring.drafting import presets
@@ -142,10 +144,10 @@ def test_labels_decide_about_a_classifier() -> None:
         drafted(facts(image), Wishes("a", "1.0.0", labels=("a", "b")))
 
 
-def with_labels(data: bytes, content: bytes, name: str = "labels.txt") -> bytes:
+def with_labels(data: bytes, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(name, content)
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        archive.writestr("labels.txt", content)
     return data + stream.getvalue()
 
 
@@ -160,8 +162,28 @@ def test_labels_packed_into_a_tflite_file() -> None:
         with_labels(data, bytes(64 << 20)),
         with_labels(data, b"[1,2]"),
         packed[:-30] + b"\xff" * 8 + packed[-22:],
+        with_labels(data, b"a\n", zipfile.ZIP_LZMA),
+        with_labels(data, b"a\n", zipfile.ZIP_BZIP2),
     ):
         assert read_facts(ModelFile(hostile), path).labels == ()
+
+
+def test_labels_at_the_end_of_a_large_file() -> None:
+    stream = io.BytesIO(tflite.relu(shape=[1, 3]) + bytes(9 << 20))
+    with zipfile.ZipFile(stream, "a") as archive:  # its offsets count from the file's beginning
+        archive.writestr("labels.txt", b"red\ngreen\n")
+    assert read_facts(ModelFile(stream.getvalue()), Path("m.tflite")).labels == ("red", "green")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damaged_archives_of_labels_say_nothing(data: Any) -> None:
+    model = tflite.relu(shape=[1, 3])
+    packed = bytearray(with_labels(b"", b"red\ngreen\n" * 5))
+    for _ in range(data.draw(st.integers(1, 4))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    labels = read_facts(ModelFile(model + packed), Path("m.tflite")).labels
+    assert labels == () or len(labels) <= 10
 
 
 @pytest.mark.parametrize(
@@ -169,6 +191,7 @@ def test_labels_packed_into_a_tflite_file() -> None:
     [
         ("{0: 'a', 1: 'b'}", ("a", "b")), ("['a', 'b']", ("a", "b")), ("{1: 'a'}", ()),
         ("__import__('os').abort()", ()), ("{0: 1}", ()), ("(" * 5000, ()), ("", ()),
+        ("{[1]: 2}", ()), ("{{1}: 'a'}", ()), (r"{0: '\ud800'}", ()), ("9" * 5000, ()),
     ],
 )  # fmt: skip
 def test_names_in_onnx_metadata(names: str, labels: tuple[str, ...]) -> None:
@@ -203,6 +226,7 @@ def test_questions_come_once_each_until_nothing_is_open() -> None:
     answers = {"size": "64", "color": "BGR", "resize": "stretch", "preset": "imagenet", "task": "t"}
     while question := open_question(one, wishes, asked):
         asked.add(question.key)
+        assert question.default == ""  # an empty answer leaves a hole
         if question.key in answers:
             wishes = answered(wishes, question, answers[question.key])
     assert asked == {*answers, "labels"}

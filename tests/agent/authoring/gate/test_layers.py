@@ -17,6 +17,7 @@ from edge_agent.backends.base import ModelFile
 from edge_agent.errors import EngineFailedError, ModelFileError
 from tests.agent import models
 from tests.agent.conftest import Bench
+from tests.agent.marks import needs_external_data
 
 from . import drift_models as line
 
@@ -104,6 +105,7 @@ def test_no_more_inputs_are_run_than_it_says(reader: SampleReader, files: list[P
     assert told == [MAX_INPUTS] * MAX_INPUTS
 
 
+@needs_external_data
 def test_weights_in_external_data(reader: SampleReader, files: list[Path]) -> None:
     proto = load_model_from_string(line.line().data)
     two = next(one for one in proto.graph.initializer if one.name == "two")
