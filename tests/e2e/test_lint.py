@@ -200,7 +200,9 @@ def test_golden_answers(run: Run, publisher: Publisher) -> None:
 def test_model_that_takes_more_memory_than_there_is(run: Run, publisher: Publisher) -> None:
     publisher.put("weights/model.onnx", changed(huge)())
     outcome = run("bundle", "lint", publisher.bundle)
-    assert (outcome.code, "golden-fails" in outcome.out) == (4, True), outcome.out
+    # Some versions of ONNX Runtime compute it already when they load it.
+    found = {"golden-fails", "engine-refuses"} & {*codes(outcome.out)}
+    assert (outcome.code, bool(found)) == (4, True), outcome.out
 
 
 def test_per_tensor_weights_are_told(run: Run, tmp_path: Path) -> None:

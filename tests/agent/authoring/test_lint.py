@@ -141,6 +141,10 @@ def test_bytes_of_elements(kind: str, elements: int, size: int) -> None:
     assert onnx_data.bytes_of(tensor) == size
 
 
+@pytest.mark.skipif(
+    not hasattr(TensorProto, "FLOAT4E2M1"),
+    reason="older versions of onnx say float32 of small floats",
+)
 def test_every_type_of_onnx_has_its_size() -> None:
     for name, number in TensorProto.DataType.items():
         if name in ("UNDEFINED", "STRING"):
