@@ -96,7 +96,8 @@ def _read(folder: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise ConfigError(f"can't be read: {error.strerror}", path=str(path)) from error
+        reason = "is a symbolic link" if path.is_symlink() else f"can't be read: {error.strerror}"
+        raise ConfigError(reason, path=str(path)) from error
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"is larger than {_MAX_BYTES} bytes", path=str(path))
     return data

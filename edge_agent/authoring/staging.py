@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Final
 
 from edge_agent.errors import BadInputError
@@ -63,6 +64,11 @@ def staged(out: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
+def scratch() -> AbstractContextManager[Path]:
+    """Returns a private folder for a while; what a killed process has left there is swept."""
+    return staged(Path(gettempdir()) / "edge-agent-scratch")
+
+
 @contextmanager
 def _locked(out: Path) -> Iterator[Path]:
     """Yields a new folder beside a place, locked until it is removed."""
@@ -79,7 +85,7 @@ def _locked(out: Path) -> Iterator[Path]:
 def _create_locked(out: Path) -> tuple[Path, int]:
     while True:
         staging = out.with_name(f".{out.name[:_KEPT]}.{os.urandom(8).hex()}.staging")
-        staging.mkdir()
+        staging.mkdir(0o700)  # it gets its mode with its name
         with suppress(FileNotFoundError):  # somebody swept it before it was locked
             descriptor = os.open(staging, _FOLDER)
             with suppress(OSError):  # a file system without locks: then nobody else gets one either

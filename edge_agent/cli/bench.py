@@ -186,7 +186,7 @@ def _row(one: Change) -> list[str]:
 
 
 def _times(one: Change) -> str:
-    return "" if one.ratio is None else f"{one.ratio:.2f}"
+    return "from 0" if one.ratio is None else f"x {one.ratio:.2f}"
 
 
 def _as_json(made: BenchReport, changes: list[Change], losses: list[str]) -> dict[str, object]:
@@ -198,7 +198,7 @@ def _conclude(
     made: BenchReport, changes: list[Change], losses: list[str], threshold: float, enforce: bool
 ) -> None:
     """Raises what the figures call for."""
-    worse = [f"{one.engine} {one.figure} x {_times(one)}" for one in changes if one.is_regression]
+    worse = [f"{one.engine} {one.figure} {_times(one)}" for one in changes if one.is_regression]
     if worse or losses:
         grown = f"by more than {threshold:g} %: {', '.join(worse)}" if worse else ""
         raise ThresholdError(f"worse than before {'; '.join(filter(None, [grown, *losses]))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.cli import key_files, options, output
+from edge_agent.errors import BadInputError
 
 
 def sign(
@@ -22,11 +24,18 @@ def sign(
 ) -> None:
     """Sign every file of a bundle; signatures of other keys over the same files stay."""
     from edge_agent.authoring.building.listing import require_current
+    from edge_agent.authoring.recipe import RECIPE_FILE
     from edge_agent.bundles import require_files
     from edge_agent.cli.bundle_inspect import describe
     from edge_signing.bundle import sign_archive, sign_directory
     from edge_signing.sources import open_source
 
+    if os.path.lexists(bundle / RECIPE_FILE):
+        raise BadInputError(
+            "is a project",
+            path=str(bundle),
+            hint=f"make a bundle of it: edge-agent bundle build {bundle}",
+        )
     with open_source(bundle) as source:
         described = describe(source)
         require_files(described, source.names())

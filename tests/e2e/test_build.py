@@ -478,5 +478,7 @@ def test_a_stale_bill_of_materials_is_not_signed(
     stale = run("bundle", "sign", "b", "--key", "acme", "--replace")
     assert stale.code == 4
     assert "the bill of materials is of other files: 'model.yaml' differs" in stale.err
+    refused = run("bundle", "sign", project, "--key", "acme")
+    assert (refused.code, "is a project" in refused.err) == (4, True)
     (tmp_path / "b/sbom.spdx.json").unlink()
     assert run("bundle", "sign", "b", "--key", "acme", "--replace").code == 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from edge_agent.authoring import staging
 from edge_agent.authoring.gate.sample_inputs import SampleReader, named
 from edge_agent.authoring.quantising.node_choice import finite
 from edge_agent.authoring.quantising.quantiser import Calibrater
@@ -89,8 +89,8 @@ def collect(
     total = how.passes * len(files)
     for index in range(how.passes):
         method: Method = "minmax" if index == 0 else how.method
-        with TemporaryDirectory(prefix="edge-agent-") as folder:
-            calibrater = Calibrater(proto, method, how.percentile, ranges, Path(folder))
+        with staging.scratch() as folder:
+            calibrater = Calibrater(proto, method, how.percentile, ranges, folder)
             for count, file in enumerate(files, start=1):
                 calibrater.collect(inputs(file), str(file))
                 if progress:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from edge_agent.authoring import onnx_graphs
+from edge_agent.authoring import onnx_graphs, staging
 from edge_agent.authoring.quantising import node_choice
 from edge_agent.backends import onnx as backend
 from edge_agent.errors import AgentError, BadInputError, ModelFileError
@@ -247,13 +247,11 @@ def _quiet(path: str, hint: str) -> Iterator[Path]:
     Raises:
         ModelFileError: The package failed.
     """
-    from tempfile import TemporaryDirectory
-
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with TemporaryDirectory(prefix="edge-agent-") as folder, redirect_stdout(io.StringIO()):
-            yield Path(folder)
+        with staging.scratch() as folder, redirect_stdout(io.StringIO()):
+            yield folder
     except (AgentError, OSError, MemoryError):
         raise
     except Exception as error:  # the package asserts, and looks up what isn't there

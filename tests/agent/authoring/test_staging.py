@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,17 @@ def test_taken_places_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="exists already"):
         staging.require_free(tmp_path / "link")
     staging.require_free(tmp_path / "free")
+
+
+def test_scratch_is_private_and_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / ".edge-agent-scratch.0123456789abcdef.staging"
+    left.mkdir()
+    (left / "model.onnx").write_bytes(b"of a process that was killed")
+    with staging.scratch() as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert not left.exists()
+        with staging.scratch() as other:  # one that is in use stays
+            assert folder.is_dir()
+            assert other != folder
+    assert list(tmp_path.iterdir()) == []
