@@ -213,18 +213,19 @@ class DirectorySource(ClosingSource):
         if name:
             check_path(name)
         components = to_system(name or ".").split("/")
-        folder = self._root
+        # Once: whoever closes the source meanwhile frees the number for somebody else's file.
+        root = folder = self._root
         try:
             for component in components[:-1]:
                 inner = os.open(component, _DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-                if folder != self._root:
+                if folder != root:
                     os.close(folder)
                 folder = inner
             return os.open(components[-1], flags, dir_fd=folder)
         except OSError as error:
             raise _refused(error, name or self.location) from error
         finally:
-            if folder != self._root:
+            if folder != root:
                 os.close(folder)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -345,3 +345,28 @@ def test_the_archive_is_reproducible(workshop: Workshop) -> None:
     with OciTarSource(workshop.root / "0.tar") as packed:
         write_oci_tar(packed, workshop.root / "2.tar")
     assert (workshop.root / "0.tar").read_bytes() == (workshop.root / "2.tar").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.txt", "folder/b.txt"])
+def test_closed_by_another_thread_meanwhile_it_closes_nobody_elses_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The number of the folder that was closed comes back with the next file that is opened."""
+    (tmp_path / "folder").mkdir()
+    for one in ("a.txt", "folder/b.txt"):
+        (tmp_path / one).write_bytes(b"x")
+    source = DirectorySource(tmp_path)
+    real = os.open
+    others: list[int] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> int:
+        if not others:
+            source.close()
+            others.append(real(tmp_path / "a.txt", os.O_RDONLY))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, "open", interrupted)
+    with pytest.raises((BundleUnreadable, BundleInvalid)):
+        source.open(name)
+    os.fstat(others[0])
+    os.close(others[0])
