@@ -111,7 +111,10 @@ def unpack(data: bytes, kind: type[_T]) -> _T:
     Raises:
         ValueError: It is cut off, or of another kind.
     """
-    return msgspec.convert(json.loads(data), kind)
+    try:
+        return msgspec.convert(json.loads(data), kind)
+    except msgspec.MsgspecError as error:  # no ValueError before msgspec 0.20
+        raise ValueError(str(error)) from error
 
 
 @contextmanager

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, structs
 
 from edge_agent.errors import ConfigError
 from edge_agent.files import read_regular
+from edge_agent.socket_places import runtime_dir
+
+if TYPE_CHECKING:
+    from edge_agent.serve_config import CacheConfig, ServeConfig
 
 ENGINES: Final = ("auto", "onnx", "tflite")
 AUTO_PROFILE: Final = "auto"
@@ -34,6 +38,9 @@ class AgentConfig(Struct, frozen=True):
             and below None means as the profile says.
         max_memory_mib: Memory that the agent may use, in MiB.
         max_latency_ms: An answer that takes longer is too late, in milliseconds.
+        runtime_dir: Folder of the daemon's sockets (environment or default only).
+        serve: The table ``[serve]``; None where there is none.
+        cache: The table ``[cache]``; None where there is none.
     """
 
     config_dir: Path
@@ -47,6 +54,9 @@ class AgentConfig(Struct, frozen=True):
     min_available_mib: int | None = None
     max_memory_mib: int | None = None
     max_latency_ms: int | None = None
+    runtime_dir: Path = Path("/run/edge-agent")
+    serve: ServeConfig | None = None
+    cache: CacheConfig | None = None
 
     @property
     def file(self) -> Path:
@@ -57,6 +67,16 @@ class AgentConfig(Struct, frozen=True):
     def profiles_dir(self) -> Path:
         """The owner's device profiles."""
         return self.config_dir / "profiles"
+
+    @property
+    def data_socket(self) -> Path:
+        """Where applications ask the daemon."""
+        return self.runtime_dir / "data.sock"
+
+    @property
+    def admin_socket(self) -> Path:
+        """Where its owner tells the daemon what to do."""
+        return self.runtime_dir / "admin.sock"
 
     @property
     def keyring_file(self) -> Path:
@@ -77,6 +97,7 @@ _BOUNDS: Final = {
     "max_memory_mib": (1, 1 << 20),
     "max_latency_ms": (1, 600_000),
 }
+_TABLES: Final = ("cache", "serve")
 _FROM_ENVIRONMENT: Final = {
     "EDGE_AGENT_STATE_DIR": "state_dir",
     "EDGE_AGENT_ENGINE": "engine",
@@ -101,7 +122,7 @@ def load(environment: Mapping[str, str] = os.environ) -> AgentConfig:
     """
     config_dir, state_dir = _default_dirs(environment)
     config_dir = Path(environment.get("EDGE_AGENT_CONFIG_DIR") or config_dir)
-    config = AgentConfig(config_dir, state_dir)
+    config = AgentConfig(config_dir, state_dir, runtime_dir=Path(runtime_dir(environment)))
     config = structs.replace(config, **parse(read(config.file), str(config.file)))
     for variable, key in _FROM_ENVIRONMENT.items():
         if environment.get(variable):
@@ -147,7 +168,7 @@ def parse(data: bytes, place: str) -> dict[str, Any]:
         values = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"is not valid TOML: {error}", path=place) from error
-    known = set(AgentConfig.__struct_fields__) - {"config_dir"}
+    known = set(AgentConfig.__struct_fields__) - {"config_dir", "runtime_dir"}
     for key in values:
         if key not in known:
             raise ConfigError(
@@ -176,6 +197,10 @@ def _number(text: str) -> int | str:
 
 
 def _checked(key: str, value: Any, place: str) -> Any:
+    if key in _TABLES:
+        from edge_agent.serve_config import table
+
+        return table(key, value, place)
     if key in _BOUNDS:
         low, high = _BOUNDS[key]
         if type(value) is not int or not low <= value <= high:

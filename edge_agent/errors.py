@@ -91,6 +91,40 @@ class GoldenMismatchError(UnavailableError):
     """An engine answered the bundle's own golden input wrongly on this machine."""
 
 
+class ModelNotReadyError(UnavailableError):
+    """The model is known here, but not loaded now."""
+
+
+class OverloadedError(UnavailableError):
+    """More is asked for than can be done in time.
+
+    Attributes:
+        retry_after_s: When to try again, in seconds.
+        is_callers_share: Whether it is the caller's own share that is used up.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float,
+        is_callers_share: bool = False,
+        path: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, hint=hint)
+        self.retry_after_s = retry_after_s
+        self.is_callers_share = is_callers_share
+
+
+class DeadlineExceededError(UnavailableError):
+    """The answer would come after the time by which it was wanted."""
+
+
+class WorkerFailedError(UnavailableError):
+    """The process that worked on the request crashed, hung, or used more memory than it may."""
+
+
 class ThresholdError(AgentError):
     """A measurement lies beyond its threshold: the contract, or an earlier report."""
 

@@ -1,0 +1,1 @@
+"""The service: builds its parts and runs them until it is told to stop."""

@@ -1,0 +1,1 @@
+"""When does a request run, and with whom in one batch?"""

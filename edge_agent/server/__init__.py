@@ -1,0 +1,1 @@
+"""HTTP to calls and back: translation only."""

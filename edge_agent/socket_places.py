@@ -1,0 +1,19 @@
+"""Where the daemon's sockets lie; imports next to nothing, since the thin client begins with it."""
+
+import os
+from collections.abc import Mapping
+
+
+def runtime_dir(environment: Mapping[str, str]) -> str:
+    """Returns the folder of the daemon's sockets.
+
+    ``EDGE_AGENT_RUNTIME_DIR`` wins; root's is /run/edge-agent, anyone else's below
+    ``XDG_RUNTIME_DIR``, and without that the system's.
+    """
+    given = environment.get("EDGE_AGENT_RUNTIME_DIR")
+    if given:
+        return given
+    own = environment.get("XDG_RUNTIME_DIR", "")
+    if os.geteuid() == 0 or not own.startswith("/"):
+        return "/run/edge-agent"
+    return own + "/edge-agent"

@@ -1,0 +1,1 @@
+"""Supervised child processes that decode, parse and infer; tensors lie in shared memory."""
