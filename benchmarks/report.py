@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +20,17 @@ class Row(NamedTuple):
     note: str = ""
 
 
-def publish(rows: list[Row], packages: list[str], file: Path | None) -> None:
-    """Prints a table, and writes JSON with revision, machine and versions where a file is given."""
+def publish(
+    rows: list[Row], packages: list[str], file: Path | None, others: Mapping[str, str] = {}
+) -> None:
+    """Prints a table, and writes JSON with revision, machine and versions where a file is given.
+
+    Args:
+        rows: The figures.
+        packages: Packages of this environment whose versions matter.
+        file: Where the JSON goes.
+        others: Versions of what lives in other environments.
+    """
     width = max(len(row.name) for row in rows)
     for row in rows:
         print(f"{row.name:<{width}}  {row.value:10.3f} {row.unit:<6}  {row.note}")
@@ -40,7 +50,7 @@ def publish(rows: list[Row], packages: list[str], file: Path | None) -> None:
             "kernel": platform.release(),
             "python": platform.python_version(),
         },
-        "versions": {name: version(name) for name in packages},
+        "versions": {name: version(name) for name in packages} | dict(others),
         "rows": [{"name": r.name, "value": round(r.value, 4), "unit": r.unit} for r in rows],
     }
     file.write_text(json.dumps(document, indent=1) + "\n")

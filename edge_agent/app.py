@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from edge_agent import clock, keyrings
 from edge_agent.errors import (
@@ -14,21 +14,22 @@ from edge_agent.errors import (
     ModelNotFoundError,
 )
 from edge_agent.ownership import require_ours
+from edge_agent.references import DEMO_NAME, is_name, is_path
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Bundle, Progress
+    from edge_agent.cache.key import Origin
     from edge_agent.config import AgentConfig
     from edge_agent.engine_choice import Measurement
     from edge_agent.images import ImageLimits
     from edge_agent.loading import ModelLoader, Notify
     from edge_agent.model_store import ModelStore
-    from edge_agent.runtime import Runtime
+    from edge_agent.runtime import Answers, Runtime
+    from edge_agent.types import ModelRef
     from edge_profiles.profile import DeviceProfile
     from edge_profiles.selection import Selection
     from edge_signing.keyring import Keyring
     from edge_signing.trust import Purpose
-
-DEMO_NAME: Final = "demo/efficientnet-lite0"
 
 
 class Agent:
@@ -114,22 +115,52 @@ class Agent:
         return ModelLoader(
             backends=BACKENDS,
             memory=ChoiceMemory(self.config.state_dir / "engine_choices"),
-            machine=detect,
+            machine=cache(detect),
             limits=self.limits,
             threads=self.profile.threads,
             notify=self.notify,
             order=self.profile.engines,
         )
 
-    def runtime(self, progress: Progress | None = None) -> Runtime:
-        """Makes the runtime: it verifies and loads each model when it is first asked for.
+    def runtime(self, progress: Progress | None = None, *, cached: bool = False) -> Runtime:
+        """Makes the runtime: it verifies and loads each model when it is first needed.
 
         Args:
             progress: Called with bytes done and bytes in all while a bundle is hashed.
+            cached: Whether it may answer what was answered before, where the configuration says
+                so too.
         """
         from edge_agent.runtime import Runtime
 
-        return Runtime(lambda name: self.loader.load(self.open(name, progress), self.config.engine))
+        return Runtime(
+            lambda name: self.open(name, progress),
+            lambda bundle: self.loader.load(bundle, self.config.engine),
+            self._answers() if cached else None,
+        )
+
+    def _answers(self) -> Answers | None:
+        """Returns the cache of the one-shot command; None where it is off, or can't be."""
+        from edge_agent.serve_config import CacheConfig
+
+        config = self.config.cache or CacheConfig()
+        if config.mib == 0:
+            return None
+        try:
+            from edge_agent.cache.oneshot import OneShotAnswers
+        except ImportError:  # a Python without SQLite; doctor tells
+            return None
+        return OneShotAnswers(
+            self.config.cache_file,
+            config,
+            lambda bundle: self.loader.foreseen(bundle, self.config.engine),
+            self._origin,
+        )
+
+    def _origin(self, engine: str) -> Origin:
+        from edge_agent.cache import origin
+
+        stamp = self.loader.backends[engine].stamp()
+        return origin.local(engine, str(stamp), self.loader.fingerprint())
 
     def open(self, reference: str, progress: Progress | None = None) -> Bundle:
         """Opens a bundle for loading, if it can be trusted.
@@ -157,6 +188,22 @@ class Agent:
                 path=str(path),
                 hint="install the model again",
             )
+        return bundle
+
+    def reopen(self, ref: ModelRef) -> Bundle:
+        """Opens exactly the bytes that were opened before, if they can still be trusted.
+
+        Raises:
+            ModelNotFoundError: They aren't there any more.
+            edge_signing.errors.SigningError: They can't be trusted; the error says why.
+        """
+        from edge_signing.trust import Purpose
+
+        path = self.store.find_digest(ref.digest) or keyrings.DEMO_BUNDLE
+        bundle = self._open(path, Purpose.LOAD, None)
+        if bundle.ref.digest != ref.digest:
+            bundle.verified.close()
+            raise ModelNotFoundError(f"{ref.name} {ref.version} is not installed any more")
         return bundle
 
     def open_to_install(self, path: Path, progress: Progress | None = None) -> Bundle:
@@ -188,10 +235,10 @@ class Agent:
 
     def _find(self, reference: str) -> tuple[Path, bool]:
         """Returns where a bundle is, and whether the store says so."""
-        if not reference or reference.endswith("@"):
-            raise ConfigError(f"{reference!r} is not the name of a model")
-        if reference.startswith((".", "/")) or reference.endswith(".tar"):
+        if is_path(reference):
             return Path(reference), False
+        if not is_name(reference):
+            raise ConfigError(f"{reference!r} is not the name of a model")
         installed = self.store.find(reference)
         if installed is not None:
             return installed, True

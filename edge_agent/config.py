@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from edge_agent.errors import ConfigError
 from edge_agent.files import read_regular
-from edge_agent.socket_places import runtime_dir
+from edge_agent.socket_places import ADMIN_SOCKET, DATA_SOCKET, runtime_dir
 
 if TYPE_CHECKING:
     from edge_agent.serve_config import CacheConfig, ServeConfig
@@ -69,14 +69,19 @@ class AgentConfig(Struct, frozen=True):
         return self.config_dir / "profiles"
 
     @property
+    def cache_file(self) -> Path:
+        """The database of answers that were given before."""
+        return self.state_dir / "cache.sqlite3"
+
+    @property
     def data_socket(self) -> Path:
         """Where applications ask the daemon."""
-        return self.runtime_dir / "data.sock"
+        return self.runtime_dir / DATA_SOCKET
 
     @property
     def admin_socket(self) -> Path:
         """Where its owner tells the daemon what to do."""
-        return self.runtime_dir / "admin.sock"
+        return self.runtime_dir / ADMIN_SOCKET
 
     @property
     def keyring_file(self) -> Path:

@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, Meta, Struct
 
 SCHEMA: Final = "edge-agent/model/v1"
 MAX_TENSOR_BYTES: Final = 256 * 1024 * 1024
+BATCH_AXES: Final = ("batch", "batch_size", "N", "n", "b")
 
 # `(?!\n)$` ends the string in Python and ECMAScript alike; a bare `$` lets a newline pass.
 # Source: Semantic Versioning 2.0.0, "Is there a suggested regular expression".
@@ -150,6 +151,8 @@ class Preprocess(_Part, frozen=True, kw_only=True):
         resize: Scaling; without it only an image of exactly the right size is taken.
         crop: Cut after scaling.
         normalize: Arithmetic; without it the tensor holds plain 0..255 values.
+        jpeg_scaled_decoding: Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, no
+            smaller than what `resize` makes of it. That is faster, and gives other pixels.
     """
 
     input: TensorName
@@ -158,6 +161,7 @@ class Preprocess(_Part, frozen=True, kw_only=True):
     resize: Resize | None = None
     crop: Crop | None = None
     normalize: Normalize | None = None
+    jpeg_scaled_decoding: bool = False
 
 
 class Classification(_Part, frozen=True, kw_only=True, tag_field="kind", tag="classification"):
@@ -210,6 +214,7 @@ class Contract(_Part, frozen=True, kw_only=True):
 
     Attributes:
         latency_ms: 95th percentile of one inference on a device that the bundle is meant for.
+        deadline_ms: An answer that comes later is of no use; a call may say otherwise.
         memory_mib: Memory that one loaded session needs at most.
         min_confidence: A best score below this marks the answer as not confident.
         leave_device: What may be sent elsewhere; the stricter of bundle and device wins.
@@ -217,6 +222,7 @@ class Contract(_Part, frozen=True, kw_only=True):
     """
 
     latency_ms: Positive | None = None
+    deadline_ms: Annotated[int, Meta(ge=1, le=3_600_000)] | None = None
     memory_mib: Annotated[int, Meta(ge=1)] | None = None
     min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
     leave_device: LeaveDevice = "never"
@@ -313,6 +319,21 @@ class ModelDescription(_Part, frozen=True, kw_only=True):
     def engine(self, name: str) -> EngineFile | None:
         """Returns the file for that engine."""
         return next((part for part in self.engines if part.engine == name), None)
+
+
+def batch_axis(description: ModelDescription) -> str | None:
+    """Returns the axis along which rows of several callers can run together, if there is one.
+
+    It is the first axis of every input and every output, has one of the names `BATCH_AXES`, and
+    recurs at no other place.
+    """
+    specs = (*description.inputs, *description.outputs)
+    first = specs[0].shape[:1]
+    axis = first[0] if first else None
+    if not isinstance(axis, str) or axis not in BATCH_AXES:
+        return None
+    is_first = all(spec.shape[:1] == first and axis not in spec.shape[1:] for spec in specs)
+    return axis if is_first else None
 
 
 _PIPELINE_FIELDS: Final = ("inputs", "outputs", "engines", "preprocess", "postprocess")

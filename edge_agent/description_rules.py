@@ -171,6 +171,10 @@ def image_size(spec: TensorSpec) -> tuple[int | str, int | str]:
 
 
 def _geometry(pre: Preprocess, spec: TensorSpec) -> Iterator[Problem]:
+    if pre.jpeg_scaled_decoding and pre.resize is None:
+        yield Problem(
+            "$.preprocess.jpeg_scaled_decoding", "needs a resize, which says how small is enough"
+        )
     if pre.resize and pre.resize.rule == "shortest-side":
         if pre.resize.size[0] != pre.resize.size[1]:
             yield Problem("$.preprocess.resize.size", "shortest-side takes the same number twice")

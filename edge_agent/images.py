@@ -6,7 +6,7 @@ import importlib
 import io
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from PIL import Image, ImageFile, features
 
@@ -15,8 +15,11 @@ from edge_agent.image_files import flatten
 from edge_agent.image_files.contents import AGAIN, Contents, check_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from PIL.Image import Image as Picture
 
+Size: TypeAlias = tuple[int, int]
 ACCEPTED: Final = "JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF, PPM"
 
 # What Pillow's decoders are known to raise for hostile bytes; a warning is one only where
@@ -50,6 +53,7 @@ _UPRIGHT: Final = {
     7: _Transpose.TRANSVERSE,
     8: _Transpose.ROTATE_90,
 }
+_SIDEWAYS: Final = range(5, 9)
 
 
 class ImageLimits(NamedTuple):
@@ -149,8 +153,37 @@ def decode(
     Raises:
         ImageError: It is empty, of no accepted format, damaged, cut short, or too large.
     """
+    return decode_at_least(data, name, limits, background, None)[0]
+
+
+def decode_at_least(
+    data: bytes,
+    name: str,
+    limits: ImageLimits,
+    background: tuple[int, int, int],
+    enough: Callable[[Size], Size] | None,
+) -> tuple[Picture, Size]:
+    """As `decode`, but a JPEG is decoded at 1/2, 1/4 or 1/8 of its size where that is enough.
+
+    libjpeg leaves out the finer frequencies of each block (Pillow's ``draft``): about twice as
+    fast, with other pixels than scaling the whole picture down. Everything is checked as ever.
+
+    Args:
+        data: See `decode`, and so on.
+        name: See `decode`.
+        limits: See `decode`; they are about the whole picture.
+        background: See `decode`.
+        enough: Makes of (width, height) of the whole picture, upright, the least size that is
+            needed; None for the whole picture.
+
+    Returns:
+        The image, and (width, height) of the whole picture, upright.
+
+    Raises:
+        ImageError: See `decode`.
+    """
     try:
-        return _decode(data, limits, background)
+        return _decode(data, limits, background, enough)
     except ImageError as error:
         raise ImageError(error.message, path=name, hint=error.hint) from error
     except MemoryError as error:
@@ -162,7 +195,12 @@ def decode(
         raise ImageError(f"the file is damaged: {reason}", path=name, hint=AGAIN) from error
 
 
-def _decode(data: bytes, limits: ImageLimits, background: tuple[int, int, int]) -> Picture:
+def _decode(
+    data: bytes,
+    limits: ImageLimits,
+    background: tuple[int, int, int],
+    enough: Callable[[Size], Size] | None,
+) -> tuple[Picture, Size]:
     if not data:
         raise ImageError("the file is empty", hint=AGAIN)
     if len(data) > limits.max_bytes:
@@ -177,8 +215,13 @@ def _decode(data: bytes, limits: ImageLimits, background: tuple[int, int, int]) 
         )
     kind = _identify(data)
     contents = kind.read(data, limits.max_pixels)
-    image = _loaded(kind, contents.data, limits.max_pixels)
     orientation = contents.orientation
+    image = kind.open(contents.data)
+    check_size(*image.size, limits.max_pixels)
+    whole = _turned(image.size, orientation) if kind is _JPEG else None
+    if whole and enough and contents.is_scalable:
+        image.draft(None, _turned(enough(whole), orientation))
+    _load(image, kind)
     if kind is _AVIF:
         # Pillow reports the file's own rotation as a fresh EXIF block.
         from edge_agent.image_files import exif
@@ -194,13 +237,16 @@ def _decode(data: bytes, limits: ImageLimits, background: tuple[int, int, int]) 
         picture.paste(frame, (canvas.left, canvas.top))
         del frame
     turn = _UPRIGHT.get(orientation)
-    return picture if turn is None else picture.transpose(turn)
+    upright = picture if turn is None else picture.transpose(turn)
+    return upright, whole or upright.size
 
 
-def _loaded(kind: _Format, data: bytes, max_pixels: int) -> ImageFile.ImageFile:
+def _turned(size: Size, orientation: int) -> Size:
+    return size[::-1] if orientation in _SIDEWAYS else size
+
+
+def _load(image: ImageFile.ImageFile, kind: _Format) -> None:
     """Decodes the pixels, and lets go of the decoder and the file's bytes."""
-    image = kind.open(data)
-    check_size(*image.size, max_pixels)
     if kind is _TIFF:
         # Pillow would allocate this itself, but warn by its global pixel limit.
         image.im = Image.new(image.mode, image.size).im
@@ -208,7 +254,6 @@ def _loaded(kind: _Format, data: bytes, max_pixels: int) -> ImageFile.ImageFile:
         kind.module().decode_once(image)
     image.load()
     image.fp = None
-    return image
 
 
 def _identify(data: bytes) -> _Format:

@@ -13,6 +13,8 @@ from edge_agent.types import ScoredLabel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from edge_agent.description import Classification
     from edge_agent.types import Scores, Tensor
 
@@ -62,8 +64,16 @@ def rank(
         )
     scores = _activate(values, rule.activation)
     # By the values: every activation keeps their order, and rounds small ones to the same score.
-    best = np.argsort(-values, kind="stable")[:top_k]
+    best = _largest(values, top_k)
     return tuple(ScoredLabel(int(i), labels[int(i)], float(scores[i])) for i in best)
+
+
+def _largest(values: Scores, count: int) -> NDArray[np.intp]:
+    """Returns the places of the largest values, the largest first; of equal ones the first."""
+    among = np.arange(values.size)
+    if count < values.size:  # only those that come into question are sorted
+        among = np.flatnonzero(values >= np.partition(values, -count)[-count])
+    return among[np.argsort(-values[among], kind="stable")][:count]
 
 
 def _activate(values: Scores, activation: str) -> Scores:

@@ -10,16 +10,16 @@ from msgspec import Struct
 from edge_agent import golden
 from edge_agent.engine_choice import BUDGET_MS, Measurement, Probe, fastest, measure
 from edge_agent.errors import AgentError, EngineUnavailableError
-from edge_agent.pipeline import Pipeline
 from edge_agent.runtime import Later, LoadedModel
 from edge_agent.types import Request
 
 if TYPE_CHECKING:
     from edge_agent.backends.base import Backend, ModelFile, Session
     from edge_agent.bundles import Bundle, Contents
-    from edge_agent.description import EngineFile, ModelDescription
+    from edge_agent.description import EngineFile, Layout, ModelDescription
     from edge_agent.engine_choice import ChoiceMemory
     from edge_agent.images import ImageLimits
+    from edge_agent.pipeline import Pipeline
     from edge_agent.types import Tensor
     from edge_profiles.detect import Machine
 
@@ -68,6 +68,28 @@ class ModelLoader(Struct, frozen=True):
         if known is None and bundle.description.golden is None:
             known = self._without_golden(bundle, parts)
         return self._start(bundle, known) if known else self._choose(bundle, parts)
+
+    def foreseen(self, bundle: Bundle, engine: str) -> str | None:
+        """Returns which engine `load` will take, as far as that is known without importing any.
+
+        Args:
+            bundle: A trusted one.
+            engine: As for `load`.
+
+        Raises:
+            EngineUnavailableError: The bundle has nothing for the engine.
+        """
+        parts = self._candidates(bundle, engine)
+        known = self.memory.recall(bundle.ref.digest, self.fingerprint())
+        chosen: str | None = None
+        if all(part.engine in known for part in parts):
+            measured = [Measurement(part.engine, known[part.engine]) for part in parts]
+            usable = any(one.run_ms is not None for one in measured)
+            chosen = fastest(measured) if usable else None
+        elif bundle.description.golden is None:
+            only = _incomparable(bundle, parts)
+            chosen = only.engine if only else None
+        return chosen if chosen and self.backends[chosen].stamp() else None
 
     def _measure_all(
         self, bundle: Bundle, parts: list[EngineFile], sessions: dict[str, Session]
@@ -139,15 +161,13 @@ class ModelLoader(Struct, frozen=True):
 
     def _without_golden(self, bundle: Bundle, parts: list[EngineFile]) -> EngineFile | None:
         """Returns the engine to use where there is nothing to compare, or no way to."""
-        if len(parts) == 1:
-            return parts[0]
-        if not any(isinstance(a, str) for spec in bundle.description.inputs for a in spec.shape):
-            return None
-        self.notify(
-            f"{bundle.ref.name} has open axes and no golden input, so engines can't be compared: "
-            f"using {parts[0].engine}"
-        )
-        return parts[0]
+        only = _incomparable(bundle, parts)
+        if only is not None and len(parts) > 1:
+            self.notify(
+                f"{bundle.ref.name} has open axes and no golden input, so engines can't be "
+                f"compared: using {only.engine}"
+            )
+        return only
 
     def _start(self, bundle: Bundle, part: EngineFile) -> LoadedModel:
         """Begins to make the session; meanwhile the caller prepares its first input."""
@@ -174,18 +194,14 @@ class ModelLoader(Struct, frozen=True):
 
     def pipeline(self, bundle: Contents) -> Pipeline:
         """Returns what stands around the engines."""
+        from edge_agent.pipeline import Pipeline  # it imports NumPy
+
         return Pipeline(bundle.description, bundle.labels(), self.limits)
 
     def _probe(self, bundle: Bundle, part: EngineFile, sessions: dict[str, Session]) -> Probe:
         pipeline = self.pipeline(bundle)
         session = sessions[part.engine] = self.session(bundle, part)
-        request = golden.request(bundle) or blank_request(bundle)
-        inputs = pipeline.prepare(request, part.layout)
-
-        def wrong(outputs: Mapping[str, Tensor]) -> str | None:
-            return golden.difference(bundle, pipeline.answer(outputs, 1), outputs)
-
-        return Probe(lambda: session.run(inputs), wrong)
+        return probe(bundle, pipeline, session, probe_inputs(bundle, pipeline, part.layout))
 
     def _part(self, bundle: Bundle, engine: str) -> EngineFile:
         part = bundle.description.engine(engine)
@@ -203,13 +219,14 @@ class ModelLoader(Struct, frozen=True):
         declared = self._ordered(bundle)
         return [p for p in declared if self.backends[p.engine].stamp()] or declared
 
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
+        """Returns what changes when answers or their speed may: machine, threads, engines."""
         stamps = [f"{name}={backend.stamp()}" for name, backend in self.backends.items()]
         return self.machine().fingerprint(f"threads={self.threads}", *stamps)
 
     def _recall(self, bundle: Bundle, parts: list[EngineFile]) -> EngineFile | None:
         """Returns the fastest of the engines if all of them were measured, and it is there."""
-        known = self.memory.recall(bundle.ref.digest, self._fingerprint())
+        known = self.memory.recall(bundle.ref.digest, self.fingerprint())
         unknown = [part.engine for part in parts if part.engine not in known]
         if any(self.backends[engine].status().available for engine in unknown):
             return None
@@ -221,9 +238,46 @@ class ModelLoader(Struct, frozen=True):
 
     def _remember(self, bundle: Bundle, measured: list[Measurement]) -> None:
         try:
-            self.memory.remember(bundle.ref.digest, self._fingerprint(), measured)
+            self.memory.remember(bundle.ref.digest, self.fingerprint(), measured)
         except OSError as error:
             self.notify(f"the choice can't be kept, so it is measured again next time: {error}")
+
+
+def _incomparable(bundle: Bundle, parts: list[EngineFile]) -> EngineFile | None:
+    """Returns the first engine of a bundle without a golden input, if none can be compared."""
+    has_open_axes = any(
+        isinstance(axis, str) for spec in bundle.description.inputs for axis in spec.shape
+    )
+    return parts[0] if len(parts) == 1 or has_open_axes else None
+
+
+def probe_inputs(bundle: Contents, pipeline: Pipeline, layout: Layout | None) -> dict[str, Tensor]:
+    """Prepares the golden input, or a blank one where there is none.
+
+    Args:
+        bundle: The model.
+        pipeline: Its own.
+        layout: What the engine's entry in model.yaml says.
+    """
+    return pipeline.prepare(golden.request(bundle) or blank_request(bundle), layout)
+
+
+def probe(
+    bundle: Contents, pipeline: Pipeline, session: Session, inputs: Mapping[str, Tensor]
+) -> Probe:
+    """Makes the probe of one session.
+
+    Args:
+        bundle: The model.
+        pipeline: Its own.
+        session: What is probed.
+        inputs: What `probe_inputs` returned.
+    """
+
+    def wrong(outputs: Mapping[str, Tensor]) -> str | None:
+        return golden.difference(bundle, pipeline.answer(outputs, 1), outputs)
+
+    return Probe(lambda: session.run(inputs), wrong)
 
 
 def _reason(chosen: str, measured: Sequence[Measurement]) -> str:

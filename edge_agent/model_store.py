@@ -106,6 +106,12 @@ class ModelStore:
                 return self._folder(one.digest)
         return None
 
+    def find_digest(self, digest: str) -> Path | None:
+        """Returns the folder of the bundle with that digest, if installed."""
+        models = self._index().models.values()
+        there = any(one.digest == digest for installs in models for one in installs.bundles)
+        return self._folder(digest) if there else None
+
     def is_expected(self, folder: Path, reference: str, found: ModelRef) -> bool:
         """Whether a bundle that was opened in the store is the one that the reference means.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from edge_agent.description import Layout, Normalize, Preprocess, Resize, TensorSpec
+    from edge_agent.images import Size
 
 _DEFAULT_LIMITS: Final = ImageLimits()
 _FILTERS: Final = {
@@ -33,6 +34,7 @@ def to_tensor(
     layout: Layout,
     name: str,
     limits: ImageLimits = _DEFAULT_LIMITS,
+    whole: Size | None = None,
 ) -> NDArray[Any]:
     """Scales, crops, orders and normalises one image.
 
@@ -43,6 +45,8 @@ def to_tensor(
         layout: Order of the axes of the result.
         name: What to call the image in errors.
         limits: Caps the pixels of the scaled image.
+        whole: (width, height) of the image in its file, where it was decoded at less: what it
+            becomes is reckoned from these.
 
     Returns:
         Shape [1, C, H, W] or [1, H, W, C], C-contiguous, of ``spec.dtype``: 0..255 without
@@ -52,10 +56,11 @@ def to_tensor(
         ImageError: The image is not of the tensor's size, smaller than the crop, or so narrow
             that scaling it takes more than ``limits.max_pixels`` pixels.
     """
+    whole = whole or image.size
     try:
-        scaled = _scaled(image, pre.resize, limits.max_pixels) if pre.resize else image
+        scaled = _scaled(image, whole, pre.resize, limits.max_pixels) if pre.resize else image
         cropped = _cropped(scaled, pre.crop.size) if pre.crop else scaled
-        _check_size(cropped, image, spec, layout)
+        _check_size(cropped, whole, spec, layout)
     except ImageError as error:
         raise ImageError(error.message, path=name, hint=error.hint) from error
     pixels = _channels(cropped, pre.color)
@@ -68,20 +73,32 @@ def to_tensor(
     return tensor.astype(dtype, copy=False)[np.newaxis]
 
 
-def _scaled(image: Image.Image, resize: Resize, max_pixels: int) -> Image.Image:
+def scaled_size(whole: Size, resize: Resize) -> Size:
+    """Returns (width, height) that `resize` makes of an image of that size, bars not included."""
     height, width = resize.size
-    size = (width, height)
+    if resize.rule == "stretch":
+        return width, height
     if resize.rule == "shortest-side":
-        size = _shortest_side(image.size, width)
-    if size[0] * size[1] > max_pixels:
+        return _shortest_side(whole, width)
+    scale = min(width / whole[0], height / whole[1])
+    return (
+        min(width, max(1, round(whole[0] * scale))),
+        min(height, max(1, round(whole[1] * scale))),
+    )
+
+
+def _scaled(image: Image.Image, whole: Size, resize: Resize, max_pixels: int) -> Image.Image:
+    size = scaled_size(whole, resize)
+    box = resize.size[::-1] if resize.rule == "letterbox" else size
+    if box[0] * box[1] > max_pixels:
         raise ImageError(
-            f"scaling {image.width} x {image.height} to {size[0]} x {size[1]} makes "
-            f"{size[0] * size[1]} pixels, more than the limit of {max_pixels}",
+            f"scaling {whole[0]} x {whole[1]} to {box[0]} x {box[1]} makes "
+            f"{box[0] * box[1]} pixels, more than the limit of {max_pixels}",
             hint="crop the image to a less extreme shape",
         )
-    if resize.rule == "letterbox":
-        return _letterboxed(image, resize)
-    return image if size == image.size else image.resize(size, _FILTERS[resize.filter])
+    if size != image.size:
+        image = image.resize(size, _FILTERS[resize.filter])
+    return _with_bars(image, box, resize.fill) if box != size else image
 
 
 def _shortest_side(size: tuple[int, int], short: int) -> tuple[int, int]:
@@ -91,16 +108,9 @@ def _shortest_side(size: tuple[int, int], short: int) -> tuple[int, int]:
     return (short, long) if width <= height else (long, short)
 
 
-def _letterboxed(image: Image.Image, resize: Resize) -> Image.Image:
-    height, width = resize.size
-    scale = min(width / image.width, height / image.height)
-    size = (
-        min(width, max(1, round(image.width * scale))),
-        min(height, max(1, round(image.height * scale))),
-    )
-    box = Image.new("RGB", (width, height), resize.fill)
-    place = ((width - size[0]) // 2, (height - size[1]) // 2)
-    box.paste(image.resize(size, _FILTERS[resize.filter]), place)
+def _with_bars(image: Image.Image, size: Size, fill: tuple[int, int, int]) -> Image.Image:
+    box = Image.new("RGB", size, fill)
+    box.paste(image, ((size[0] - image.width) // 2, (size[1] - image.height) // 2))
     return box
 
 
@@ -120,7 +130,7 @@ def _cropped(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image.resize((width, height), Image.Resampling.NEAREST, box=box)
 
 
-def _check_size(made: Image.Image, given: Image.Image, spec: TensorSpec, layout: Layout) -> None:
+def _check_size(made: Image.Image, given: Size, spec: TensorSpec, layout: Layout) -> None:
     first = 2 if (spec.layout or layout) == "NCHW" else 1
     height, width = spec.shape[first : first + 2]
     # A named axis takes any length.
@@ -129,9 +139,9 @@ def _check_size(made: Image.Image, given: Image.Image, spec: TensorSpec, layout:
         for axis, side in ((height, made.height), (width, made.width))
     ):
         return
-    became = "" if made.size == given.size else f", scaled and cropped {made.width} x {made.height}"
+    became = "" if made.size == given else f", scaled and cropped {made.width} x {made.height}"
     raise ImageError(
-        f"the image is {given.width} x {given.height} pixels{became}, "
+        f"the image is {given[0]} x {given[1]} pixels{became}, "
         f"but {spec.name} takes {width} x {height}",
         hint="scale the image, or let model.yaml say how (preprocess.resize)",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from edge_agent.errors import AgentError
 from edge_agent.types import Result
@@ -104,16 +104,50 @@ class LoadedModel:
         )
 
 
+class Answers(Protocol):
+    """Answers that were given before. Whatever is wrong with them costs no answer."""
+
+    def recall(self, bundle: Bundle, request: Request) -> Result | None:
+        """Returns the answer to the same request."""
+
+    def keep(self, bundle: Bundle, request: Request, result: Result) -> None:
+        """Keeps an answer for later."""
+
+    def settle(self) -> None:
+        """Writes what was kept."""
+
+
 class Runtime:
-    """Answers requests for any model; each is loaded when it is first asked for.
+    """Answers requests for any model; each is opened and loaded when it is first needed.
 
     Args:
-        load: Makes a trusted, loaded model of a reference.
+        open_bundle: Makes a trusted bundle of a reference.
+        load: Makes a loaded model of a bundle.
+        answers: Asked before a model is loaded; None where nothing is to be remembered.
     """
 
-    def __init__(self, load: Callable[[str], LoadedModel]) -> None:
+    def __init__(
+        self,
+        open_bundle: Callable[[str], Bundle],
+        load: Callable[[Bundle], LoadedModel],
+        answers: Answers | None = None,
+    ) -> None:
+        self._open = open_bundle
         self._load = load
+        self._answers = answers
+        self._bundles: dict[str, Bundle] = {}
         self._models: dict[str, LoadedModel] = {}
+
+    def bundle(self, name: str) -> Bundle:
+        """Returns a trusted bundle.
+
+        Raises:
+            AgentError: It can't be opened; the type says what to do.
+            edge_signing.errors.SigningError: It can't be trusted.
+        """
+        if name not in self._bundles:
+            self._bundles[name] = self._open(name)
+        return self._bundles[name]
 
     def model(self, name: str) -> LoadedModel:
         """Returns a loaded model.
@@ -123,7 +157,7 @@ class Runtime:
             edge_signing.errors.SigningError: It can't be trusted.
         """
         if name not in self._models:
-            self._models[name] = self._load(name)
+            self._models[name] = self._load(self.bundle(name))
         return self._models[name]
 
     def infer(self, request: Request) -> Result:
@@ -133,4 +167,17 @@ class Runtime:
             AgentError: It can't be answered; the type says what to do.
             edge_signing.errors.SigningError: The model can't be trusted.
         """
-        return self.model(request.model).run(request)
+        if self._answers is None:
+            return self.model(request.model).run(request)
+        bundle = self.bundle(request.model)
+        known = self._answers.recall(bundle, request)
+        if known is not None:
+            return known
+        result = self.model(request.model).run(request)
+        self._answers.keep(bundle, request, result)
+        return result
+
+    def settle(self) -> None:
+        """Has what was answered be remembered, once the caller has the answers."""
+        if self._answers is not None:
+            self._answers.settle()

@@ -102,6 +102,7 @@ class ServeConfig(_Table, frozen=True):
     """The table ``[serve]``.
 
     Attributes:
+        log_level: The least that is logged; each request only at ``debug``.
         socket_group: Group that may use the data socket; None leaves it the daemon's own.
         tcp: Where to listen beyond the sockets.
         drain_s: How long requests in the air may take after SIGTERM, in seconds.
@@ -120,14 +121,16 @@ class ServeConfig(_Table, frozen=True):
         max_run_ms: A single run that takes longer counts as hung, in milliseconds.
         canary_s: How often each worker must prove that it answers, in seconds.
         idle_unload_s: A model that nobody asked for so long is unloaded; 0 means never.
-        pressure_high_percent: Memory in use, or time lost to its lack, above which idle models
-            are unloaded.
-        pressure_low_percent: Below this, unloading stops.
+        memory_high_percent: Share of memory in use above which models that rest are unloaded.
+        memory_low_percent: Below this, unloading stops.
+        stall_high_percent: Share of time lost to a lack of memory above which they are.
+        stall_low_percent: Below this, unloading stops.
         classes: Settings of priority classes.
         tenants: Settings of tenants.
         models: Settings of models.
     """
 
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     socket_group: _Name | None = None
     tcp: TcpConfig | None = None
     drain_s: _Seconds = 20.0
@@ -145,15 +148,19 @@ class ServeConfig(_Table, frozen=True):
     max_run_ms: Annotated[int, Meta(ge=10, le=3_600_000)] = 10_000
     canary_s: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
     idle_unload_s: _Seconds = 0.0
-    pressure_high_percent: _Percent = 90
-    pressure_low_percent: _Percent = 75
+    memory_high_percent: _Percent = 90
+    memory_low_percent: _Percent = 75
+    stall_high_percent: _Percent = 20
+    stall_low_percent: _Percent = 5
     classes: dict[_Class, ClassConfig] = {}
     tenants: dict[_Name, TenantConfig] = {}
     models: dict[_Name, ModelConfig] = {}
 
     def __post_init__(self) -> None:
-        if self.pressure_low_percent > self.pressure_high_percent:
-            raise ValueError("pressure_low_percent is above pressure_high_percent")
+        if self.memory_low_percent > self.memory_high_percent:
+            raise ValueError("memory_low_percent is above memory_high_percent")
+        if self.stall_low_percent > self.stall_high_percent:
+            raise ValueError("stall_low_percent is above stall_high_percent")
 
 
 TABLES: Final[dict[str, type[Struct]]] = {"cache": CacheConfig, "serve": ServeConfig}

@@ -1,7 +1,15 @@
 """Where the daemon's sockets lie; imports next to nothing, since the thin client begins with it."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DATA_SOCKET = "data.sock"
+ADMIN_SOCKET = "admin.sock"
 
 
 def runtime_dir(environment: Mapping[str, str]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 import numpy as np
 
-from edge_agent import npy
+from edge_agent import json_tensors, npy
 from edge_agent.description import MAX_TENSOR_BYTES
 from edge_agent.errors import TensorError
+from edge_agent.types import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,20 +21,9 @@ if TYPE_CHECKING:
     from edge_agent.types import Tensor
 
 MAX_BYTES: Final = MAX_TENSOR_BYTES
+MAX_JSON_BYTES: Final = json_tensors.MAX_JSON_BYTES
 _MAX_MEMBERS: Final = 1000
 _SHOWN_MEMBERS: Final = 8
-MAX_JSON_BYTES: Final = 32 * 1024 * 1024
-# Any number, written in full on an indented line of its own, takes less.
-_JSON_BYTES_AN_ELEMENT: Final = 64
-_MIN_JSON_LIMIT: Final = 64 * 1024
-_MAX_AXES: Final = 8
-_SPACE: Final = b" \t\r\n"
-_BRACKETS: Final = b"[],"
-_NUMBERS: Final = _BRACKETS + _SPACE + b"+-.eE0123456789"
-_TRUTHS: Final = _BRACKETS + _SPACE + b"truefals"
-_NO_BRACKETS: Final = bytes.maketrans(b"[]", b"  ")
-# Numbers as Python objects take eight times their text: so many bytes of it become them at once.
-_PIECE: Final = 64 * 1024
 
 
 def read(data: bytes, name: str, spec: TensorSpec) -> Tensor:
@@ -70,6 +59,54 @@ def read(data: bytes, name: str, spec: TensorSpec) -> Tensor:
     return check(value, spec, name)
 
 
+def from_bytes(
+    data: bytes | memoryview, shape: tuple[int, ...], spec: TensorSpec, name: str
+) -> Tensor:
+    """Makes a tensor of its values, without a copy.
+
+    Args:
+        data: Little-endian values in row-major order, bool as one byte.
+        shape: Its shape.
+        spec: What is wanted.
+        name: Where it came from, for messages.
+
+    Raises:
+        TensorError: Not so many bytes, or a truth value that is neither 0 nor 1.
+    """
+    dtype = np.dtype(spec.dtype).newbyteorder("<")
+    wanted = math.prod(shape) * dtype.itemsize
+    if len(data) != wanted:
+        raise TensorError(
+            f"{spec.name!r} has {len(data)} bytes, {list(shape)} of {spec.dtype} takes {wanted}",
+            path=name,
+        )
+    if spec.dtype == "bool" and np.frombuffer(data, np.uint8).max(initial=0) > 1:
+        raise TensorError(f"{spec.name!r} holds bytes that are neither 0 nor 1", path=name)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def from_json(data: bytes, shape: tuple[int, ...], spec: TensorSpec, name: str) -> Tensor:
+    """Reads an array whose shape is stated beside it: it may be flat, or nested as that is.
+
+    Args:
+        data: A JSON array of numbers or truth values.
+        shape: The shape.
+        spec: What is wanted.
+        name: Where it came from, for messages.
+
+    Raises:
+        TensorError: Unreadable, of another shape, or a value that the dtype can't hold.
+    """
+    text = json_tensors.text(data, name, spec)
+    count = math.prod(shape)
+    found = json_tensors.shape(text, name)
+    if found not in (shape, (count,)):
+        raise TensorError(
+            f"{spec.name!r} holds {list(found)} values, its shape is {list(shape)}", path=name
+        )
+    return json_tensors.filled(text, np.dtype(spec.dtype), count, name).reshape(shape)
+
+
 def check(value: Tensor, spec: TensorSpec, name: str) -> Tensor:
     """Compares a tensor with its description.
 
@@ -84,15 +121,24 @@ def check(value: Tensor, spec: TensorSpec, name: str) -> Tensor:
     Raises:
         TensorError: They differ; the message has both sides.
     """
-    if value.dtype.name != spec.dtype:
+    check_form(dtype_name(value.dtype), value.shape, spec, name)
+    _check_range(value, spec, name)
+    return np.require(value, value.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def check_form(dtype: str, shape: tuple[int, ...], spec: TensorSpec, name: str) -> None:
+    """Compares what is said of a tensor with its description.
+
+    Raises:
+        TensorError: Dtype or shape differ.
+    """
+    if dtype != spec.dtype:
         raise TensorError(
-            f"is {value.dtype.name}, the input {spec.name!r} takes {spec.dtype}",
+            f"is {dtype}, the input {spec.name!r} takes {spec.dtype}",
             path=name,
             hint=f"convert it where it is made: array.astype('{spec.dtype}')",
         )
-    _check_shape(value.shape, spec, name)
-    _check_range(value, spec, name)
-    return np.require(value, value.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
+    _check_shape(shape, spec, name)
 
 
 def check_axes(
@@ -114,7 +160,7 @@ def check_axes(
             raise TensorError(
                 f"the input {spec.name!r} is missing",
                 path=name,
-                hint=f"give it with --input {spec.name}=FILE (.npy, .npz or .json)",
+                hint=f"at the command line: --input {spec.name}=FILE (.npy, .npz or .json)",
             )
         for axis, length in zip(spec.shape, shapes[spec.name], strict=True):
             if isinstance(axis, str) and lengths.setdefault(axis, length) != length:
@@ -138,13 +184,19 @@ def _check_shape(shape: tuple[int, ...], spec: TensorSpec, name: str) -> None:
 
 
 def _check_range(value: Tensor, spec: TensorSpec, name: str) -> None:
-    if value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise TensorError("holds values that are not finite numbers", path=name)
+    is_float = value.dtype.kind == "f"
     if spec.range is None or value.dtype.kind == "b":
+        if is_float and not _is_finite(value):
+            raise _not_finite(name)
         return
-    low, high = value.min().item(), value.max().item()
+    if value.dtype == np.float16:
+        value = value.astype(np.float32)  # comparing halves takes four times as long
+    with np.errstate(invalid="ignore"):
+        low, high = value.min().item(), value.max().item()
+    if not math.isfinite(low) or not math.isfinite(high):  # NaN is both
+        raise _not_finite(name)
     # Whole numbers are exact; an index beyond the range reads somebody else's memory.
-    slack = 1e-3 * (spec.range[1] - spec.range[0]) if value.dtype.kind == "f" else 0
+    slack = 1e-3 * (spec.range[1] - spec.range[0]) if is_float else 0
     if low < spec.range[0] - slack or high > spec.range[1] + slack:
         raise TensorError(
             f"holds values from {low:.6g} to {high:.6g}, the input {spec.name!r} was made for "
@@ -152,6 +204,20 @@ def _check_range(value: Tensor, spec: TensorSpec, name: str) -> None:
             path=name,
             hint="normalise the values as the model's documentation says",
         )
+
+
+def _is_finite(value: Tensor) -> bool:
+    if value.dtype == np.float32 and value.flags.c_contiguous:
+        flat = value.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # One pass without an array of truth values; large numbers are looked at again.
+            if math.isfinite(np.dot(flat, flat)):
+                return True
+    return bool(np.isfinite(value).all())
+
+
+def _not_finite(name: str) -> TensorError:
+    return TensorError("holds values that are not finite numbers", path=name)
 
 
 def _npz(data: bytes, name: str, spec: TensorSpec) -> Tensor:
@@ -196,142 +262,10 @@ def _member(members: Sequence[ZipInfo], name: str, spec: TensorSpec) -> ZipInfo:
 
 
 def _json(data: bytes, name: str, spec: TensorSpec) -> Tensor:
-    """Reads numbers without making objects of what isn't one: bytes stay bytes until checked."""
-    _check_json_size(len(data), MAX_JSON_BYTES, name)
-    try:
-        text = _json_array(data, name, spec)
-    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
-    _check_json_size(len(text), _json_limit(spec), name)
-    allowed = _TRUTHS if spec.dtype == "bool" else _NUMBERS
-    if text.translate(None, allowed):
-        raise TensorError(f"holds values that are not {spec.dtype}", path=name)
-    shape = _json_shape(text, name)
+    text = json_tensors.text(data, name, spec)
+    shape = json_tensors.shape(text, name)
     _check_shape(shape, spec, name)
-    return _filled(text, np.dtype(spec.dtype), math.prod(shape), name).reshape(shape)
-
-
-def _json_limit(spec: TensorSpec) -> int:
-    """Returns how many bytes of JSON the tensor may take."""
-    fixed = [axis for axis in spec.shape if isinstance(axis, int)]
-    if len(fixed) < len(spec.shape):
-        return MAX_JSON_BYTES
-    wanted = max(_MIN_JSON_LIMIT, _JSON_BYTES_AN_ELEMENT * math.prod(fixed))
-    return min(MAX_JSON_BYTES, wanted)
-
-
-def _check_json_size(size: int, limit: int, name: str) -> None:
-    if size > limit:
-        raise TensorError(
-            f"is {size} bytes, the limit for this tensor in JSON is {limit}",
-            path=name,
-            hint="save the tensor with numpy.save",
-        )
-
-
-def _json_array(data: bytes, name: str, spec: TensorSpec) -> bytes:
-    """Returns the text of the document, or of its member for this input; its syntax is checked.
-
-    Raises:
-        ValueError: It isn't JSON.
-        RecursionError: It is nested too deep.
-        TensorError: It has no such member.
-    """
-    whole = msgspec.json.decode(data, type=msgspec.Raw)
-    if not data.lstrip(_SPACE).startswith(b"{"):
-        return bytes(whole)
-    value = _member_text(data, spec.name)
-    if not value:
-        raise TensorError(f"has no member {spec.name!r}", path=name)
-    return value
-
-
-def _member_text(data: bytes, key: str) -> bytes:
-    """Returns one member of a JSON object, empty where there is none; the others make no object."""
-    if any(sign in '"\\' or sign < " " for sign in key):  # the parser takes no such field
-        return bytes(msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get(key, b""))
-    field = ("value", msgspec.Raw, msgspec.Raw())
-    member = msgspec.defstruct("Member", [field], rename={"value": key})
-    found: Any = msgspec.json.decode(data, type=member)
-    return bytes(found.value)
-
-
-def _json_shape(text: bytes, name: str) -> tuple[int, ...]:
-    """Returns the shape of nested arrays, from their brackets and commas alone.
-
-    Args:
-        text: JSON of numbers.
-        name: Where it came from, for messages.
-
-    Raises:
-        TensorError: Rows differ in length or in depth.
-    """
-    skeleton = text.translate(None, bytes(set(range(256)) - set(_BRACKETS)))
-    axes = len(skeleton) - len(skeleton.lstrip(b"["))
-    if axes > _MAX_AXES:
-        raise TensorError(f"has {axes} axes, the most are {_MAX_AXES}", path=name)
-    shape: list[int] = []
-    block = b""
-    for depth in range(axes - 1, -1, -1):
-        # An array ends where as many brackets close as its first element and itself have.
-        end = skeleton.find(b"]" * (axes - depth), depth) + axes - depth
-        count = (end - depth - 1) // (len(block) + 1)
-        block = b"[" + ((block + b",") * count)[:-1] + b"]"
-        shape.insert(0, count)
-    # The brackets of `[[]]` are those of `[[1]]`.
-    hollow = b"[]" in text.translate(None, _SPACE)
-    if hollow and not text.translate(None, _BRACKETS + _SPACE):
-        shape[-1] = 0
-    elif hollow or block != skeleton:
-        raise TensorError("its rows differ in length", path=name)
-    return tuple(shape)
-
-
-def _filled(text: bytes, dtype: np.dtype[Any], count: int, name: str) -> Tensor:
-    """Returns the numbers of JSON text, flat, unless the type changes one by more than rounding.
-
-    Args:
-        text: JSON whose shape is known to be regular.
-        dtype: The wanted type.
-        count: How many there are.
-        name: Where it came from, for messages.
-
-    Raises:
-        TensorError: One isn't of the type or doesn't fit in it, or there are fewer.
-    """
-    flat = text.translate(_NO_BRACKETS)
-    made = np.empty(count, dtype)
-    start = filled = 0
-    while start < len(flat):
-        cut = flat.find(b",", start + _PIECE)
-        end = len(flat) if cut < 0 else cut
-        values = _numbers(flat[start:end], dtype, name)
-        made[filled : filled + len(values)] = values
-        start, filled = end + 1, filled + len(values)
-    return made
-
-
-def _numbers(text: bytes, dtype: np.dtype[Any], name: str) -> Tensor:
-    try:
-        values = msgspec.json.decode(b"[" + text + b"]")
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise TensorError(f"is not readable JSON: {_first_line(error)}", path=name) from error
-    try:
-        return _typed(values, dtype, name)
-    except OverflowError as error:
-        raise TensorError(f"holds values beyond {dtype.name}", path=name) from error
-
-
-def _typed(values: list[Any], dtype: np.dtype[Any], name: str) -> Tensor:
-    kinds = {"f": (int, float), "b": (bool,)}.get(dtype.kind, (int,))
-    if not set(map(type, values)).issubset(kinds):
-        raise TensorError(f"holds values that are not {dtype.name}", path=name)
-    if dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        if not bounds.min <= min(values) <= max(values) <= bounds.max:
-            raise TensorError(f"holds values beyond {dtype.name}", path=name)
-    with np.errstate(over="ignore"):
-        return np.asarray(np.array(values, np.float64 if dtype.kind == "f" else dtype), dtype)
+    return json_tensors.filled(text, np.dtype(spec.dtype), math.prod(shape), name).reshape(shape)
 
 
 def _first_line(error: BaseException) -> str:

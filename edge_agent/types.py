@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
@@ -72,7 +73,9 @@ class Result(Struct, frozen=True):
         outputs: Raw outputs by name; empty for classifiers.
         confident: False where the best score is below the contract's min_confidence; None for
             raw models.
-        timings_ms: Wall-clock milliseconds by stage: ``prepare``, ``infer``, ``answer``.
+        timings_ms: Wall-clock milliseconds by stage: ``prepare``, ``infer``, ``answer``; empty
+            where it was answered from the cache.
+        is_cached: Whether it was answered from the cache.
     """
 
     source: str
@@ -82,3 +85,10 @@ class Result(Struct, frozen=True):
     outputs: Mapping[str, Tensor]
     confident: bool | None
     timings_ms: Mapping[str, float]
+    is_cached: bool = False
+
+
+@lru_cache(maxsize=64)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Returns NumPy's name of an element type, which NumPy spells anew each time (2 µs)."""
+    return dtype.name

@@ -47,11 +47,11 @@ def to_number(word: str) -> int | None:
 
 def cpu_quotas(root: Path) -> Iterator[float]:
     """Yields each limit on CPU time that applies, in CPUs; one below 1 is a part of a CPU."""
-    for directory in _directories(root, ""):
+    for directory in directories(root, ""):
         words = read_text(directory / "cpu.max").split()
         if len(words) == 2:
             yield from _ratio(to_number(words[0]), to_number(words[1]))
-    for directory in _directories(root, "cpu"):
+    for directory in directories(root, "cpu"):
         quota = read_number(directory / "cpu.cfs_quota_us")
         yield from _ratio(quota, read_number(directory / "cpu.cfs_period_us"))
 
@@ -74,9 +74,26 @@ def memory_left(root: Path) -> Iterator[int]:
             yield max(0, most - max(0, used - _stat(directory, cache)))
 
 
+def directories(root: Path, controller: str) -> Iterator[Path]:
+    """Yields this process's group in one hierarchy and all of its ancestors that can be seen.
+
+    Args:
+        root: The file system's root.
+        controller: A controller of version 1, or empty for version 2.
+    """
+    member = _membership(root, controller)
+    if member is None:
+        return
+    mount = _mount(root, controller)
+    point = root / mount.point.lstrip("/")
+    parts = _below(member, mount.root)
+    for depth in range(len(parts), -1, -1):
+        yield point.joinpath(*parts[:depth])
+
+
 def _limited(root: Path, controller: str, limit: str) -> Iterator[tuple[Path, int]]:
     """Yields each level that has a limit, and the limit in bytes."""
-    for directory in _directories(root, controller):
+    for directory in directories(root, controller):
         most = read_number(directory / limit)
         if most is not None:
             yield directory, most
@@ -93,23 +110,6 @@ def _stat(directory: Path, key: str) -> int:
 def _ratio(quota: int | None, period: int | None) -> Iterator[float]:
     if quota and period:
         yield quota / period
-
-
-def _directories(root: Path, controller: str) -> Iterator[Path]:
-    """Yields this process's group in one hierarchy and all of its ancestors that can be seen.
-
-    Args:
-        root: The file system's root.
-        controller: A controller of version 1, or empty for version 2.
-    """
-    member = _membership(root, controller)
-    if member is None:
-        return
-    mount = _mount(root, controller)
-    point = root / mount.point.lstrip("/")
-    parts = _below(member, mount.root)
-    for depth in range(len(parts), -1, -1):
-        yield point.joinpath(*parts[:depth])
 
 
 def _membership(root: Path, controller: str) -> str | None:

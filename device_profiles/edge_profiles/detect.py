@@ -134,6 +134,16 @@ def memory_available_bytes(root: Path = Path("/")) -> int | None:
     return _least(_meminfo(root, "MemAvailable"), cgroups.memory_left(root))
 
 
+def memory_resident_bytes(root: Path = Path("/")) -> int | None:
+    """Returns what this process holds of memory; None where it isn't known.
+
+    Source: proc(5), ``/proc/pid/statm``: the second field, in pages.
+    """
+    words = cgroups.read_text(root / "proc/self/statm").split()
+    pages = cgroups.to_number(words[1]) if len(words) > 1 else None
+    return None if pages is None else pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def _least(physical: int | None, limits: Iterable[int]) -> int | None:
     known = [*limits] if physical is None else [physical, *limits]
     return min(known, default=None)

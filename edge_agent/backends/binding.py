@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from edge_agent.description import MAX_TENSOR_BYTES
 from edge_agent.errors import ModelFileError
+from edge_agent.types import dtype_name
 
 if TYPE_CHECKING:
     from edge_agent.description import Layout, TensorSpec
@@ -152,7 +153,7 @@ def _check_output(one: Bound, value: Tensor, lengths: dict[str, int]) -> None:
     import numpy as np
 
     what = f"the output {one.spec.name!r} came out"
-    made = value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__
+    made = dtype_name(value.dtype) if isinstance(value, np.ndarray) else type(value).__name__
     if made != one.native.dtype:
         raise ModelFileError(f"{what} as {made}, the file declares {one.native.dtype}")
     fits = len(one.shape) == len(value.shape) and all(

@@ -11,3 +11,5 @@ if TYPE_CHECKING:
     from edge_agent.backends.base import Backend
 
 BACKENDS: Final[dict[str, Backend]] = {"onnx": OnnxBackend(), "tflite": TfliteBackend()}
+# For a process that works beside others.
+SHARING_BACKENDS: Final[dict[str, Backend]] = BACKENDS | {"onnx": OnnxBackend(spins=False)}

@@ -11,9 +11,10 @@ import typer
 
 from edge_agent import __version__
 from edge_agent import config as configuration
-from edge_agent.app import DEMO_NAME, Agent
-from edge_agent.cli import options, output
+from edge_agent.app import Agent
+from edge_agent.cli import bars, options, output
 from edge_agent.errors import EngineUnavailableError, ThresholdError
+from edge_agent.references import DEMO_NAME
 
 if TYPE_CHECKING:
     from edge_agent.bench.comparison import Change
@@ -106,7 +107,7 @@ def _measured(agent: Agent, plan: Plan, earlier: BenchReport | None) -> BenchRep
 
     # Opened here as well, so that what is wrong with it ends in its own error and exit code.
     with (
-        output.progress(f"verifying {plan.model}") as hashed,
+        bars.progress(f"verifying {plan.model}") as hashed,
         open_subject(agent, plan.model, hashed) as it,
     ):
         plan = msgspec.structs.replace(plan, engines=plan.engines or _usable(agent, it))
@@ -114,7 +115,7 @@ def _measured(agent: Agent, plan: Plan, earlier: BenchReport | None) -> BenchRep
         called = _try_sample(agent, it, plan.sample)
     if earlier:
         comparison.require_comparable(earlier, ref.name, called)
-    with output.counter(f"measuring {ref.name}") as progress:
+    with bars.counter(f"measuring {ref.name}") as progress:
         figures = runner.run(plan, progress)
     profile = agent.profile
     held = promises.judge(contract, figures, profile.max_latency_ms, profile.max_memory_mib)

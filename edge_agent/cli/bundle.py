@@ -10,6 +10,7 @@ import typer
 from edge_agent import config as configuration
 from edge_agent.app import Agent
 from edge_agent.cli import (
+    bars,
     bundle_build,
     bundle_golden,
     bundle_init,
@@ -48,7 +49,7 @@ def verify(bundle: BundleArgument, json: options.JsonOption = False) -> None:
     """
     agent = Agent(configuration.load(), output.notice)
     with (
-        output.progress(f"verifying {bundle}") as progress,
+        bars.progress(f"verifying {bundle}") as progress,
         agent.open(bundle, progress) as opened,
     ):
         signers = opened.verified.verdict.signers
@@ -99,9 +100,9 @@ def pack(
             "the archive must be a .tar outside the bundle's folder", path=str(archive)
         )
     agent = Agent(configuration.load(), output.notice)
-    with output.progress(f"verifying {folder}") as progress:
+    with bars.progress(f"verifying {folder}") as progress:
         opened = agent.open(str(folder.resolve()), progress)
-    with opened, output.progress(f"packing {folder}") as progress:
+    with opened, bars.progress(f"packing {folder}") as progress:
         digest = opened.verified.pack(archive, progress)
     if json:
         output.document(

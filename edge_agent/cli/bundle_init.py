@@ -12,7 +12,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output
+from edge_agent.cli import bars, options, output
 from edge_agent.cli.model_choices import Color, Layout, Preset, ResizeRule
 from edge_agent.errors import BadInputError, ConfigError
 
@@ -188,7 +188,7 @@ def _prompt(text: str, default: str) -> str:
     from edge_signing.errors import printable
 
     try:
-        with output.tidy_interrupt():
+        with bars.tidy_interrupt():
             given: str = typer.prompt(
                 printable(text), default=default, show_default=bool(default), err=True
             )

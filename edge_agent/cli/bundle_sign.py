@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from edge_agent import config as configuration
-from edge_agent.cli import key_files, options, output
+from edge_agent.cli import bars, key_files, options, output
 from edge_agent.errors import BadInputError
 
 
@@ -42,7 +42,7 @@ def sign(
         require_current(source, described.name)
     private = key_files.private_key(configuration.load(), key, passphrase_file)
     put_signature = sign_directory if bundle.is_dir() else sign_archive
-    with output.progress(f"signing {bundle}") as progress:
+    with bars.progress(f"signing {bundle}") as progress:
         signed = put_signature(bundle, described.name, private, replace, progress)
     if json:
         output.document(

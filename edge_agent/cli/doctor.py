@@ -68,6 +68,9 @@ def _look(agent: Agent) -> Findings:
     engines = [backend.status() for backend in BACKENDS.values()]
     parts = [_keyring(agent), _store(agent)]
     checks = [_as_check(part) for part in parts]
+    cache, hint = _cache(agent)
+    parts.append(cache)
+    checks.append(doctor_checks.cache(cache.problem, cache.as_text(), hint))
     board: Board | None = None
     try:
         board = Board(agent.selection, agent.profile, agent.profile.matrix(machine.cpu_features))
@@ -117,3 +120,21 @@ def _store(agent: Agent) -> Part:
     except failures.expected() as error:
         return Part("store", path, {}, failures.sentence(error))
     return Part("store", path, {"bundles": count})
+
+
+def _cache(agent: Agent) -> tuple[Part, str | None]:
+    """Looks at the cache, and says what to do about it."""
+    path = agent.config.cache_file
+    try:
+        from edge_agent.cache import inspection
+
+        found = inspection.look(path)
+    except ImportError as error:
+        missing = f"Python has no SQLite here: {error}"
+        return Part("cache", path, {}, missing), "install Python's module sqlite3"
+    except failures.expected() as error:
+        return Part("cache", path, {}, failures.sentence(error)), getattr(error, "hint", None)
+    counts: dict[str, int | str] = {"answers": found.entries, "size_bytes": found.size_bytes}
+    if found.rebuilt:
+        counts |= {"rebuilt": found.rebuilt, "reason": str(found.reason)}
+    return Part("cache", path, counts), None

@@ -108,6 +108,17 @@ def engines(profile: DeviceProfile, found: list[EngineStatus]) -> Check:
     return Check("engines", PASS, ", ".join(there))
 
 
+def cache(problem: str | None, found: str, hint: str | None) -> Check:
+    """Whether answers can be remembered; without, each is computed.
+
+    Args:
+        problem: Why they can't.
+        found: What there is, as a phrase.
+        hint: What to do about the problem.
+    """
+    return Check("cache", WARN if problem else PASS, found, hint if problem else None)
+
+
 def int8(matrix: Mapping[str, Mapping[str, str]], found: list[EngineStatus]) -> Check:
     """Whether an engine that is there runs INT8 by instructions made for it."""
     how = {one.engine: matrix[one.engine]["int8"] for one in found if one.available}

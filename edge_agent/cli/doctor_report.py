@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -24,11 +25,11 @@ SCHEMA: Final = "edge-agent/doctor/v1"
 
 
 class Part(NamedTuple):
-    """What was found of the keyring or the store: counts, or the problem."""
+    """What was found of the keyring, the store or the cache: facts, or the problem."""
 
     name: str
     path: Path
-    counts: dict[str, int]
+    counts: Mapping[str, int | str]
     problem: str | None = None
 
     def as_text(self) -> str:

@@ -57,7 +57,7 @@ def sentence(error: Exception) -> str:
     return printable(str(error))
 
 
-def fault(error: Exception) -> int:
+def fault(error: BaseException) -> int:
     """Tells of an error that nobody expected, and returns the exit code."""
     output.notice(f"a fault in the agent: {type(error).__name__}: {error}")
     output.hint("please report it; with EDGE_AGENT_DEBUG=1 it shows where it happened")

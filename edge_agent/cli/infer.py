@@ -49,6 +49,9 @@ def infer(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Compute it, even if it was answered before.")
+    ] = False,
 ) -> None:
     """Answer for images or tensors, from a signed bundle.
 
@@ -63,5 +66,6 @@ def infer(
         top_k,
         tuple(inputs or ()),
         json,
+        no_cache,
     )
     raise typer.Exit(infer_run.run(options))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from edge_agent.cli import output
+from edge_agent.cli import bars
 from edge_agent.errors import ConfigError
 from edge_signing.errors import printable
 
@@ -102,7 +102,7 @@ def ask_passphrase(what: str, *, twice: bool) -> bytes:
             hint="use --passphrase-file FILE",
         )
     try:
-        with output.tidy_interrupt():
+        with bars.tidy_interrupt():
             text: str = typer.prompt(
                 f"Passphrase for {printable(what)}",
                 hide_input=True,

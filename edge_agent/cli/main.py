@@ -1,23 +1,31 @@
-"""Entry point of the command line."""
+"""Entry point of the command line.
+
+What this imports is paid for by each command, the thin client's `infer` most of all: so it is next
+to nothing, and nothing of ``typing``.
+"""
 
 from __future__ import annotations
 
+import _signal  # what `signal` wraps in enumerations, which take 4 ms to import
 import gc
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from importlib import import_module
-from typing import Any, Final, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
 
 # Noun, and the file that has it; `infer` and `doctor` are commands, the others groups of them.
-NOUNS: Final = {
+NOUNS = {
     "infer": "edge_agent.cli.infer",
     "bundle": "edge_agent.cli.bundle",
     "keys": "edge_agent.cli.keys",
     "models": "edge_agent.cli.models",
     "model": "edge_agent.cli.model",
+    "serve": "edge_agent.cli.serve",
+    "apply": "edge_agent.cli.apply",
+    "cache": "edge_agent.cli.cache",
     "bench": "edge_agent.cli.bench",
     "doctor": "edge_agent.cli.doctor",
 }
@@ -25,7 +33,7 @@ NOUNS: Final = {
 
 def main() -> None:
     """Runs the command line and exits with its code."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # see output.tidy_interrupt
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # see bars.tidy_interrupt
     _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., None] | None = getattr(stream, "reconfigure", None)
@@ -56,8 +64,10 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
     except OSError:
         code = code or 1
-    with suppress(OSError):
+    try:  # noqa: SIM105 - contextlib takes a millisecond to import
         sys.stderr.flush()
+    except OSError:
+        pass
     os._exit(code)
 
 
@@ -66,24 +76,29 @@ def guarded(arguments: Sequence[str]) -> int:
 
     What a user can cause ends in a sentence, never in a traceback.
     """
-    from edge_agent.cli import failures
-
     try:
         code = run(arguments)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return failures.INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has gone; nothing must be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return failures.OTHER
-    except failures.expected() as error:
-        return failures.report(error, as_json_document="--json" in arguments)
-    except Exception as error:
-        if "EDGE_AGENT_DEBUG" in os.environ:
-            raise
-        return failures.fault(error)
+        return 1
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - `_told` raises faults again
+        return _told(error, arguments)
     return code
+
+
+def _told(error: BaseException, arguments: Sequence[str]) -> int:
+    """Tells of what ended the command and returns the exit code."""
+    from edge_agent.cli import failures
+
+    if isinstance(error, failures.expected()):
+        return failures.report(error, as_json_document="--json" in arguments)
+    if isinstance(error, KeyboardInterrupt):
+        return failures.INTERRUPTED
+    if "EDGE_AGENT_DEBUG" in os.environ:
+        raise error
+    return failures.fault(error)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -96,6 +111,10 @@ def run(arguments: Sequence[str]) -> int:
             from edge_agent.cli.infer_run import run as infer
 
             return infer(options)
+    if list(arguments) == ["serve"]:
+        from edge_agent.cli.serve_run import run as serve
+
+        return serve()  # a daemon keeps no Typer in its memory
     return _typer(arguments)
 
 
@@ -112,6 +131,8 @@ def _typer(arguments: Sequence[str]) -> int:
 
 def application(arguments: Sequence[str]) -> Any:
     """Builds the Typer application, importing only the noun that the arguments name."""
+    from importlib import import_module
+
     import typer
 
     app = typer.Typer(

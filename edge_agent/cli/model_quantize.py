@@ -10,7 +10,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output, watchdog
+from edge_agent.cli import bars, options, output, watchdog
 from edge_agent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def quantize(
     request = QuantiseRequest(
         project, scheme, how, at_most, inputs, reference, output_file, force=force
     )
-    with output.tidy_interrupt():  # temporary copies of the model are removed
+    with bars.tidy_interrupt():  # temporary copies of the model are removed
         made = quantise(Agent(configuration.load(), output.notice), request, watchdog.watched)
     if json:
         output.document(_document(request, made))

@@ -9,7 +9,7 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output, watchdog
+from edge_agent.cli import bars, options, output, watchdog
 from edge_agent.errors import ConfigError
 from edge_agent.samples import USUAL_COUNT
 
@@ -63,7 +63,7 @@ def verify(
         _require_folder(place)
     agent = Agent(configuration.load(), output.notice)
     with (
-        output.progress(f"verifying {subject}") as hashed,
+        bars.progress(f"verifying {subject}") as hashed,
         open_subject(agent, subject, hashed) as it,
     ):
         made = _measured(agent, it, inputs, reference, at_most, per_layer)

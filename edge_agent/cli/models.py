@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,8 @@ import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import options, output
+from edge_agent.cli import bars, options, output
+from edge_agent.errors import ModelNotFoundError
 
 models = typer.Typer(
     help="List, install and remove bundles.", no_args_is_help=True, rich_markup_mode=None
@@ -69,7 +71,7 @@ def install(
 ) -> None:
     """Verify a bundle, copy it into the store, try its golden input, and make it active."""
     agent = Agent(configuration.load(), output.notice)
-    with output.progress(f"verifying {bundle}") as progress:
+    with bars.progress(f"verifying {bundle}") as progress:
         installed, fresh = agent.install(bundle, progress)
     ref = installed.ref
     if json:
@@ -82,9 +84,26 @@ def install(
                 "already_installed": not fresh,
             }
         )
+    else:
+        how = "installed" if fresh else "was installed already; active now:"
+        output.line(f"{how} {ref.name} {ref.version}  {ref.digest}")
+    _tell_daemon(agent.config.admin_socket, ref.name, "load")
+
+
+def _tell_daemon(socket: Path, name: str, action: str, version: str = "") -> None:
+    """Has the daemon, if one runs, serve what is active in the store, or no longer what has gone.
+
+    Raises:
+        AgentError: It can't; what it served before, it still serves.
+    """
+    from edge_agent.cli.admin_socket import DaemonAbsentError, ask
+
+    wanted = {"parameters": {"version": version}} if version else {}
+    try:
+        ask(socket, "POST", f"/v2/repository/models/{name}/{action}", wanted)
+    except DaemonAbsentError:
         return
-    how = "installed" if fresh else "was installed already; active now:"
-    output.line(f"{how} {ref.name} {ref.version}  {ref.digest}")
+    output.notice(f"the daemon has {action}ed {name}")
 
 
 @models.command()
@@ -93,11 +112,15 @@ def remove(
     json: options.JsonOption = False,
 ) -> None:
     """Remove an installed bundle, or one version of it."""
-    gone = Agent(configuration.load(), output.notice).store.remove(model)
+    config = configuration.load()
+    gone = Agent(config, output.notice).store.remove(model)
+    name, _, version = model.partition("@")
     if json:
         output.document(
             {"schema": "edge-agent/models-remove/v1", "removed": [one.digest for one in gone]}
         )
-        return
-    for one in gone:
-        output.line(f"removed {model.partition('@')[0]} {one.version}  {one.digest}")
+    else:
+        for one in gone:
+            output.line(f"removed {name} {one.version}  {one.digest}")
+    with suppress(ModelNotFoundError):  # it was installed, but not served
+        _tell_daemon(config.admin_socket, name, "unload", version)

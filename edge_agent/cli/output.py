@@ -1,20 +1,19 @@
-"""What commands print: plain lines, JSON documents, tables, and a progress bar on a terminal."""
+"""What commands print: plain lines, JSON documents and tables.
+
+Imports next to nothing, since the thin client prints through it.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
 
+from edge_agent.cli import quick_json
 from edge_signing.errors import printable
 
-Progress = Callable[[int, int], None]
-
-_WORTH_A_BAR_BYTES: Final = 64 * 1024 * 1024
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def line(text: str) -> None:
@@ -46,9 +45,9 @@ def _tell(text: str) -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open
 
 
-def document(value: Any) -> None:
+def document(value: object) -> None:
     """Prints one JSON document on one line."""
-    print(json.dumps(value), flush=True)
+    print(quick_json.encode(value), flush=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -66,107 +65,3 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     if not console.is_terminal:
         console.width = 160
     console.print(shown)
-
-
-@contextmanager
-def tidy_interrupt() -> Iterator[None]:
-    """Makes Ctrl-C raise KeyboardInterrupt, where the terminal must be put right again.
-
-    Elsewhere it ends the process at once (`main`): an engine in an endless loop hears nothing
-    else, and whatever is on the disk is whole at any moment.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Progress | None]:
-    """Shows a progress bar on a terminal, for work on a large bundle.
-
-    Args:
-        what: What goes on, such as ``verifying camera.tar``.
-
-    Yields:
-        A callback (bytes done, bytes in all); None where there is no terminal.
-    """
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    bar = _Bar(what)
-    try:
-        yield bar.advance
-    finally:
-        bar.stop()
-
-
-@contextmanager
-def counter(what: str) -> Iterator[Progress | None]:
-    """Shows on a terminal how many of a number of steps are done.
-
-    Args:
-        what: What goes on, such as ``calibrating``.
-
-    Yields:
-        A callback (steps done, steps in all); None where there is no terminal.
-    """
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    bar = _Bar(what, worth=2, in_bytes=False)
-    try:
-        yield bar.advance
-    finally:
-        bar.stop()
-
-
-class _Bar:
-    """A bar that appears with the first step of work that is worth one."""
-
-    def __init__(self, what: str, worth: int = _WORTH_A_BAR_BYTES, in_bytes: bool = True) -> None:
-        self._what = printable(what)
-        self._worth = worth
-        self._in_bytes = in_bytes
-        self._shown: Any = None
-
-    def advance(self, done: int, total: int) -> None:
-        if total < self._worth:
-            return
-        if self._shown is None:
-            self._shown = _new_bar(self._in_bytes)
-            self._task = self._shown.add_task(self._what)
-            self._interrupt = tidy_interrupt()
-            self._interrupt.__enter__()
-            self._shown.start()
-        self._shown.update(self._task, completed=done, total=total)
-        if done >= total:
-            self.stop()
-
-    def stop(self) -> None:
-        if self._shown is not None:
-            self._shown.stop()
-            self._shown = None
-            self._interrupt.__exit__(None, None, None)
-
-
-def _new_bar(in_bytes: bool) -> Any:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bar
-
-    return Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )

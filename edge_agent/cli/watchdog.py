@@ -11,7 +11,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
-from edge_agent.cli import failures, output
+from edge_agent.cli import bars, failures, output
 
 # Far beyond what one input takes anywhere, and near enough for somebody who waits.
 STEP_TIMEOUT_S: Final = 600.0
@@ -19,8 +19,8 @@ _LOOK_EVERY_S: Final = 0.2
 
 
 @contextmanager
-def watched(what: str, armed: bool = True) -> Iterator[output.Progress]:
-    """Shows progress as `output.counter` does, and bounds the time of each step.
+def watched(what: str, armed: bool = True) -> Iterator[bars.Progress]:
+    """Shows progress as `bars.counter` does, and bounds the time of each step.
 
     A step that takes too long ends the process with the exit code of an engine that failed. Files
     are written when the work is done, and then whole, so that nothing is left half-done.
@@ -36,7 +36,7 @@ def watched(what: str, armed: bool = True) -> Iterator[output.Progress]:
     if armed:
         dog.start_step()
     try:
-        with output.counter(what) as shown:
+        with bars.counter(what) as shown:
 
             def step(done: int, total: int) -> None:
                 if done < total:

@@ -30,6 +30,7 @@ class Contents(NamedTuple):
         canvas: The picture around the frame, where the frame is only a part of it.
         white: Sample value of white in 16-bit grayscale; None where the range isn't known.
         inverted: Whether 0 is white in 16-bit grayscale.
+        is_scalable: Whether the decoder can make it at 1/2, 1/4 or 1/8 of its size.
     """
 
     data: bytes
@@ -37,6 +38,7 @@ class Contents(NamedTuple):
     canvas: Canvas | None = None
     white: int | None = None
     inverted: bool = False
+    is_scalable: bool = False
 
 
 def cut_short(what: str) -> ImageError:

@@ -16,6 +16,9 @@ from edge_agent.image_files.contents import Contents, check_size, cut_short, dam
 _NEXT_MARKER: Final = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _FILL: Final = re.compile(rb"\xff+")
 _FRAME: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+# Baseline, extended and progressive. Lossless frames have no frequencies to leave out: libjpeg
+# makes the whole picture of them whatever it is told, in a place for a part of it.
+_SCALABLE: Final = frozenset({0xC0, 0xC1, 0xC2})
 _STANDALONE: Final = frozenset({0x01, *range(0xD0, 0xD8)})
 _START, _END, _SCAN, _APP0, _APP1, _APP14, _COMMENT = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE, 0xFE
 # Every scan makes libjpeg walk the whole picture, which takes 0.1 s for 64 million pixels.
@@ -37,6 +40,7 @@ def read(data: bytes, max_pixels: int) -> Contents:
             that decoding it takes seconds.
     """
     kept, position, orientation, scans, pixels = [data[:2]], 2, 1, 0, 0
+    frames: set[int] = set()
     for _ in range(_MAX_SEGMENTS):
         marker, start, end = _segment(data, position)
         if marker == _END:
@@ -45,6 +49,7 @@ def read(data: bytes, max_pixels: int) -> Contents:
             orientation = exif.orientation(data[start + 2 : end])
         if marker in _FRAME:
             pixels = max(pixels, _frame_pixels(data[start:end], max_pixels))
+            frames.add(marker)
         if marker == _SCAN:
             scans += 1
             end = _end_of_scan(data, end)
@@ -58,7 +63,8 @@ def read(data: bytes, max_pixels: int) -> Contents:
     limit = min(_MAX_SCANS, _MAX_FULL_SCANS * max_pixels // pixels)
     if scans > limit:
         raise damaged(f"{scans} scans, more than the limit of {limit} for {pixels} pixels")
-    return Contents(b"".join([*kept, b"\xff\xd9"]), orientation)
+    whole = b"".join([*kept, b"\xff\xd9"])
+    return Contents(whole, orientation, is_scalable=frames <= _SCALABLE)
 
 
 def _segment(data: bytes, position: int) -> tuple[int, int, int]:

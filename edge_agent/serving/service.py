@@ -67,6 +67,7 @@ class ModelStatistics(Struct):
         compute_output: Making the answer.
         cache_hit: Answers from the cache.
         cache_miss: Lookups that found none.
+        execution_share: `execution_count`, not rounded: a run of several callers is shared.
     """
 
     ref: ModelRef
@@ -81,6 +82,7 @@ class ModelStatistics(Struct):
     compute_output: Duration
     cache_hit: Duration
     cache_miss: Duration
+    execution_share: float = 0.0
 
 
 class Service(Protocol):

@@ -2,7 +2,11 @@
 
 MessagePack, each preceded by its length (4 bytes, little-endian), on a pair of Unix stream sockets.
 Tensors, images and outputs don't travel in messages: they lie in the worker's `TensorMemory`, and a
-message has their spans. Descriptors of a model's files follow a `LoadModel` as SCM_RIGHTS.
+message has their spans. Descriptors of a model's files follow their `LoadModel`: one byte 0 for
+each 253 of them, in their order, with these as SCM_RIGHTS.
+
+A worker is started as ``python -P -m edge_agent.workers.child ENGINE SOCKET MEMORY SETTINGS``: the
+numbers of two inherited descriptors, and `ChildSettings` as JSON.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from edge_agent.types import ScoredLabel
 from edge_agent.workers.work import Loaded
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+# Source: SCM_MAX_FD in the kernel's include/net/scm.h; unix(7).
+MAX_DESCRIPTORS: Final = 253
 
 _Natural = Annotated[int, Meta(ge=0)]
 
@@ -50,6 +56,28 @@ class Item(Struct, frozen=True, array_like=True):
     images: tuple[Span, ...]
     top_k: int | None
     outputs: tuple[str, ...]
+
+
+class ChildSettings(Struct, frozen=True):
+    """What a worker is told when it starts.
+
+    Attributes:
+        threads: Threads of the engine.
+        max_image_bytes: The largest image file that is taken.
+        max_image_pixels: The largest image that is decoded.
+        memory_limit_mib: Memory that it may use beside its engine's code, in MiB; None means all.
+        nice: Added to its niceness.
+        cpus: Numbers of the CPUs that it may use; empty means all.
+        parent_pid: The daemon: the worker ends with it.
+    """
+
+    threads: int
+    max_image_bytes: int
+    max_image_pixels: int
+    memory_limit_mib: int | None
+    nice: int
+    cpus: tuple[int, ...]
+    parent_pid: int
 
 
 class LoadModel(Struct, frozen=True, tag="load"):

@@ -71,7 +71,8 @@ class Loaded(Struct, frozen=True):
     """How a model does after it was loaded.
 
     Attributes:
-        run_ms: Median of a few runs with the golden input (or a blank one), in milliseconds.
+        run_ms: Median of a few runs with the golden input (or a blank one), in milliseconds; 0
+            where it has no golden input and takes no blank one.
         batches: Whether it has a batch axis, and rows that ran together came out as alone.
         engine_version: Package and version of the engine.
     """

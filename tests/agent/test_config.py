@@ -83,7 +83,7 @@ def test_the_environment_comes_after_the_file(folder: Path) -> None:
 
 
 FILES = {
-    "thread = 1": "unknown key 'thread'; known are engine,",
+    "thread = 1": "unknown key 'thread'; known are cache, engine,",
     'config_dir = "/x"': "unknown key 'config_dir'",
     "[limits]\nthreads = 1": "unknown key 'limits'",
     '"\\u001b" = 1': r"unknown key '\x1b'",

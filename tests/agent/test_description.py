@@ -512,3 +512,32 @@ def test_a_damaged_file_is_refused_with_one_type_of_error(data: st.DataObject) -
         model_yaml.parse(bytes(text))
     except DescriptionError as error:
         assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "axis"),
+    [
+        ([["N", 2]], [["N", 3]], "N"),
+        ([["batch", 2], ["batch"]], [["batch", "boxes", 4]], "batch"),
+        ([["N", 2]], [[1, 3]], None),
+        ([["N", 2], [1]], [["N", 3]], None),
+        ([["N", 2]], [["b", 3]], None),
+        ([["N", "N"]], [["N", 3]], None),
+        ([["N", 2]], [["N", "N"]], None),
+        ([["rows", 2]], [["rows", 3]], None),
+        ([[2, "N"]], [[2, "N"]], None),
+        ([[]], [["N"]], None),
+        ([["N"]], [[]], None),
+    ],
+)
+def test_the_batch_axis(
+    demo: ModelDescription, inputs: list[Any], outputs: list[Any], axis: str | None
+) -> None:
+    def specs(shapes: list[Any]) -> tuple[description.TensorSpec, ...]:
+        return tuple(
+            description.TensorSpec(name=f"t{place}", dtype="float32", shape=tuple(shape))
+            for place, shape in enumerate(shapes)
+        )
+
+    described = msgspec.structs.replace(demo, inputs=specs(inputs), outputs=specs(outputs))
+    assert description.batch_axis(described) == axis

@@ -51,6 +51,13 @@ def test_equal_scores_keep_the_order_of_classes_and_more_than_there_are_means_al
     assert [one.index for one in best] == [1, 2, 0]
 
 
+def test_of_equal_scores_the_first_classes_make_it() -> None:
+    ranked = rank(np.array([1, 3, 3, 2, 3, 0.0]), rule(), tuple("abcdef"), 2)
+    assert [one.label for one in ranked] == ["b", "c"]
+    ranked = rank(np.zeros(6), rule(), tuple("abcdef"), 4)
+    assert [one.label for one in ranked] == ["a", "b", "c", "d"]
+
+
 def test_booleans_and_the_smallest_integer_are_ranked() -> None:
     assert rank(np.array([False, True, False]), rule(), ABC, 1)[0].index == 1
     lowest = np.array([-128, -128, -127], np.int8)

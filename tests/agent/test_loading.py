@@ -239,7 +239,7 @@ def test_the_number_of_threads_is_handed_on(tmp_path: Path, pair: Bundle) -> Non
     loader.load(pair, "onnx").run(ask(**PAIR))
     assert {threads for _, threads in engines["onnx"].loaded} == {3}
     # Other threads, other times: what was measured with one doesn't count for three.
-    assert loader._fingerprint() != structs.replace(loader, threads=1)._fingerprint()
+    assert loader.fingerprint() != structs.replace(loader, threads=1).fingerprint()
 
 
 def test_the_demo_on_the_real_engines(bench: Bench) -> None:
@@ -248,7 +248,7 @@ def test_the_demo_on_the_real_engines(bench: Bench) -> None:
         told = bench.told[1]
         assert "onnx " in told and "tflite " in told and "problem" not in told
         assert model.engine in ("onnx", "tflite")
-        times = bench.memory.recall(bundle.ref.digest, bench.loader._fingerprint())
+        times = bench.memory.recall(bundle.ref.digest, bench.loader.fingerprint())
         assert set(times) == {"onnx", "tflite"}
         image = (keyrings.DEMO_BUNDLE / "golden" / "coffee.jpg").read_bytes()
         assert model.run(Request("m", "s", image)).labels[0].index == 967

@@ -156,3 +156,34 @@ def test_answers() -> None:
     assert pipeline(models.PAIR).answer({"product": outputs["scores"]}, 3) == ()
     with pytest.raises(ModelFileError, match="labels"):
         pipeline(models.COLOUR).answer({"scores": np.zeros((1, 4))}, 1)
+
+
+def many_colours() -> models.Yaml:
+    document = models.changed(models.COLOUR, "inputs.0.shape", ["N", 3, 8, 8])
+    return models.changed(document, "outputs.0.shape", ["N", 3])
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_each_image_becomes_a_row(layout: Any) -> None:
+    images = [models.png((255, 0, 0)), models.png((0, 0, 255))]
+    made = pipeline(many_colours()).prepare_rows(images, {}, None, layout, "s")["image"]
+    assert made.shape == ((2, 3, 8, 8) if layout == "NCHW" else (2, 8, 8, 3))
+    channels = made if layout == "NCHW" else made.transpose(0, 3, 1, 2)
+    assert channels[:, :, 0, 0].tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_images_of_different_sizes_make_no_rows() -> None:
+    document = models.changed(many_colours(), "preprocess.resize", ...)
+    document = models.changed(document, "inputs.0.shape", ["N", 3, "H", "W"])
+    images = [models.png((255, 0, 0), size) for size in (8, 9)]
+    with pytest.raises(ImageError, match="tensors of different sizes"):
+        pipeline(document).prepare_rows(images, {}, None, None, "s")
+
+
+def test_each_row_has_its_classes() -> None:
+    made = pipeline(many_colours())
+    scores = np.array([[0, 9, 0], [9, 0, 0]], "f4")
+    ranked = made.answers({"scores": scores}, 1)
+    assert [[one.label for one in row] for row in ranked] == [["green"], ["red"]]
+    assert made.answers({"scores": scores[0]}, 1) == ranked[:1]
+    assert pipeline(models.PAIR).answers({"product": scores}, 1) == ()

@@ -15,6 +15,7 @@ from edge_agent.types import ModelRef, Request
 from . import models
 
 if TYPE_CHECKING:
+    from edge_agent.bundles import Bundle
     from edge_agent.runtime import LoadedModel
 
     from .conftest import Bench, Publisher
@@ -92,13 +93,13 @@ def test_each_model_is_loaded_once_when_it_is_asked_for(bench: Bench, publisher:
         "rows": publisher.bundle(models.ROWS, "two"),
     }
 
-    def find(name: str) -> LoadedModel:
+    def find(name: str) -> Bundle:
         asked.append(name)
         if name not in bundles:
             raise ModelNotFoundError(name)
-        return bench.loader.load(bundles[name], "auto")
+        return bundles[name]
 
-    runtime = Runtime(find)
+    runtime = Runtime(find, lambda bundle: bench.loader.load(bundle, "auto"))
     assert asked == []
     for _ in range(2):
         answer = runtime.infer(Request("colour", "s", models.png((0, 0, 255))))

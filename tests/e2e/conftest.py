@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,6 +22,8 @@ from edge_signing.ed25519 import PrivateKey
 from edge_signing.envelope import seal
 from edge_signing.keyring import Keyring
 from edge_signing.manifest import Resource, build_statement
+
+from .daemons import Daemon, is_alive
 
 ROOT = Path(__file__).parents[2]
 NAME = "acme/colour"
@@ -69,10 +72,11 @@ def photos() -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """An environment whose configuration and state are the test's own."""
+    """An environment whose configuration, state and sockets are the test's own."""
     mine = {
         "EDGE_AGENT_CONFIG_DIR": str(tmp_path / "config"),
         "EDGE_AGENT_STATE_DIR": str(tmp_path / "state"),
+        "EDGE_AGENT_RUNTIME_DIR": str(tmp_path / "run"),  # no daemon of this machine answers
         "COLUMNS": "160",
         "PYTHONWARNINGS": "error",
     }
@@ -192,3 +196,20 @@ def raw_statement(name: str, resources: list[Resource]) -> bytes:
         {"algorithm": "sha256", "digest": one.digest_hex, "name": one.name} for one in resources
     ]
     return json.dumps(template, sort_keys=True, separators=(",", ":")).encode()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, environment: dict[str, str]) -> Iterator[Daemon]:
+    """A daemon that isn't started yet; it is ended with the test, and leaves no process."""
+    with TemporaryDirectory(prefix="ea-") as folder:  # names of sockets are short
+        environment["EDGE_AGENT_RUNTIME_DIR"] = folder
+        one = Daemon(environment, tmp_path)
+        try:
+            yield one
+        finally:
+            children = (
+                one.children() if hasattr(one, "process") and one.process.poll() is None else []
+            )
+            if hasattr(one, "process"):
+                one.stop()
+            assert not [pid for pid in children if is_alive(pid)]

@@ -23,7 +23,7 @@ from .conftest import Run
 
 GENERIC = (SHIPPED / "generic.toml").read_text()
 GENERIC_NAMES = {"x86_64": "generic-x86-64", "aarch64": "generic-arm64"}
-CHECKS = ["keyring", "store", "profile", "kernel", "threads", "memory", "engines", "int8"]
+CHECKS = ["keyring", "store", "cache", "profile", "kernel", "threads", "memory", "engines", "int8"]
 
 
 @pytest.fixture

@@ -46,11 +46,14 @@ def test_shape_of_the_json_answer(run: Run, photos: Path) -> None:
     assert answer["schema"] == "edge-agent/infer/v1"
     assert set(answer) == {
         "schema", "input", "model", "engine", "labels", "outputs", "confident", "timings_ms",
+        "cached", "answered_by",
     }  # fmt: skip
     assert set(answer["model"]) == {"name", "version", "digest"}
     assert set(answer["timings_ms"]) == {"prepare", "infer", "answer"}
     assert answer["outputs"] == []
     assert answer["confident"] is True
+    assert answer["cached"] is False
+    assert answer["answered_by"] == "here"
     assert len(answer["labels"]) == 5
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edge_agent import samples
 from edge_agent.authoring import staging
-from edge_agent.authoring.building import earlier
+from edge_agent.authoring.building import earlier, scaled_decoding
 from edge_agent.authoring.building.content import complete, copy
 from edge_agent.authoring.gate import verification
 from edge_agent.authoring.lint.run import lint
@@ -105,6 +105,7 @@ def build(agent: Agent, request: BuildRequest, progress: Progress | None = None)
         content = work / "bundle"
         content.mkdir()
         project, report = _judged(agent, request.project, content)
+        _check_decoding(request, project)
         drift = _gate(agent, request, project, progress)
         files = complete(content, project.description, drift, request.created)
         digest, keyid = _seal(content, project.description.name, request.key)
@@ -169,6 +170,13 @@ def _require_sound(report: Report, folder: Path) -> None:
             path=str(folder / first.place),
             hint=all_of_them or first.hint,
         )
+
+
+def _check_decoding(request: BuildRequest, project: Project) -> None:
+    place = project.inputs(request.inputs) if request.verify else None
+    is_there = place is None or place.exists()  # else `_gate` says that it isn't
+    if is_there and not request.force:
+        scaled_decoding.require_measured(project, place, project.reference(request.reference))
 
 
 def _gate(

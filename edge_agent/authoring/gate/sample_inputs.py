@@ -34,6 +34,14 @@ class SampleInputs:
         self._request = request
         self._ready: dict[Layout | None, dict[str, Tensor]] = {}
 
+    def decoded_whole(self) -> SampleInputs:
+        """Returns them for the FP32 reference: JPEG decoded in full, whatever the model asks for.
+
+        So what a faster decoding does to the answers counts as drift.
+        """
+        whole = self._pipeline.decoding_whole()
+        return self if whole is self._pipeline else SampleInputs(whole, self._request)
+
     def of(self, layout: Layout | None) -> dict[str, Tensor]:
         """Returns the tensors, to the bit as `Pipeline.prepare` makes them for that layout."""
         if not self._ready:

@@ -183,7 +183,8 @@ def _run(
     for done, file in enumerate(samples, start=1):
         with named(file):
             inputs = reader.read(file)
-            right = loaded.reference.run(inputs) if loaded.reference else None
+            whole = inputs.decoded_whole()
+            right = loaded.reference.run(whole) if loaded.reference else None
             answers: dict[str, dict[str, Tensor]] = {
                 one.part.engine: one.run(inputs) for one in loaded.engines
             }

@@ -248,3 +248,12 @@ def test_describe_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineUnavailableError, match="can't be imported"):
         onnx.describe(ModelFile(models.rows()), "m.onnx")
     assert BACKEND.stamp() is None
+
+
+def test_beside_other_work_its_threads_sleep_while_they_wait() -> None:
+    described = model_yaml.parse(models.text(models.PAIR))
+    session: Any = onnx.OnnxBackend(spins=False).load(
+        ModelFile(models.pair()), described, described.engines[0], 2
+    )
+    options = session._native.get_session_options()
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from edge_agent import samples
 from edge_agent.app import Agent
@@ -222,3 +223,21 @@ def test_as_many_inputs_as_model_verify_takes(
     build(agent, replace(request_, verify=True), lambda done, total: told.append((done, total)))
     assert asked == [200]
     assert told[-1] == (2, 2)
+
+
+def test_scaled_decoding_is_built_only_where_the_gate_saw_a_jpeg(
+    agent: Agent, request_: BuildRequest, tmp_path: Path
+) -> None:
+    file = request_.project / "model.yaml"
+    document = models.changed(models.COLOUR, "preprocess.jpeg_scaled_decoding", True)
+    file.write_bytes(models.text(document))
+    (tmp_path / "fp32.onnx").write_bytes(models.colour())
+    measured = replace(request_, verify=True, reference=tmp_path / "fp32.onnx")
+    for unmeasured in (request_, replace(measured, reference=None), measured):
+        with pytest.raises(BadInputError, match="nothing measures what that does") as caught:
+            build(agent, unmeasured)
+        assert caught.value.path == str(file)
+    build(agent, replace(request_, force=True))
+    image = Image.open(tmp_path / "photos/0.png").convert("RGB")
+    image.resize((64, 64)).save(tmp_path / "photos/2.jpg")
+    assert build(agent, replace(measured, out=tmp_path / "c")).drift

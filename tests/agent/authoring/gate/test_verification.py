@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from edge_agent.app import Agent
 from edge_agent.authoring.gate.verification import (
@@ -312,3 +313,19 @@ def test_a_reference_is_read_with_its_data(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"\xff\xff nonsense")
     with pytest.raises(ModelFileError, match=r"bad\.onnx"):
         read_reference(tmp_path / "bad.onnx")
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_reference_sees_every_pixel_of_a_jpeg(scaled: bool, agent: Agent, tmp_path: Path) -> None:
+    """So the drift of the same model shows what decoding at a part of the size does."""
+    fine = np.random.default_rng(3).integers(0, 256, (67, 101, 3), np.uint8)
+    Image.fromarray(fine).save(tmp_path / "a.jpg", quality=95)
+    document = models.changed(models.COLOUR, "preprocess.jpeg_scaled_decoding", scaled)
+    colour = line.Memory(
+        models.changed(document, "golden", ...),
+        model_onnx=models.colour(),
+        labels_json=b'["red", "green", "blue"]',
+    )
+    made = verify(agent, colour, [tmp_path / "a.jpg"], ModelFile(models.colour(), {}))
+    drift = made.engines[0].outputs["scores"].relative_l2
+    assert (drift > 0) is scaled

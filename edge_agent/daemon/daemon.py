@@ -1,0 +1,157 @@
+"""The daemon: one task group for everything that it does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from edge_agent.daemon.building import Rooms, build
+from edge_agent.daemon.entrances import TokensInForce, entrances
+from edge_agent.daemon.watchdog import Watchdog
+from edge_agent.errors import AgentError
+from edge_agent.scheduler.limits import limits_of
+from edge_agent.serve_config import ServeConfig
+from edge_agent.telemetry import logs
+from edge_signing.errors import SigningError
+
+if TYPE_CHECKING:
+    from edge_agent.config import AgentConfig
+    from edge_agent.daemon.sd_notify import Notifier
+    from edge_agent.daemon.settings import Settings
+    from edge_agent.loading import Notify
+    from edge_agent.server.listeners import HttpServer
+
+_LOG: Final = logging.getLogger("edge_agent.daemon")
+_EXTEND_EVERY_S: Final = 10.0
+_EXTEND_S: Final = 60.0
+_WORKERS_STOP_S: Final = 5.0
+
+
+class _Stopped(Exception):
+    """Ends the task group. Source: docs.python.org, "Terminating a task group"."""
+
+
+class Daemon:
+    """Serves until it is told to stop.
+
+    Args:
+        settings: The configuration in force.
+        load_config: Reads the configuration again.
+        notifier: The service manager.
+        notify: Told of what takes time or could not be kept.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        load_config: Callable[[], AgentConfig],
+        notifier: Notifier,
+        notify: Notify,
+    ) -> None:
+        self._settings = settings
+        self._load_config = load_config
+        self._notifier = notifier
+        self._notify = notify
+        self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again.
+
+        Raises:
+            ConfigError: A socket can't be made.
+        """
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._serve(tasks)
+                raise _Stopped
+        except BaseExceptionGroup as group:
+            _, others = group.split(_Stopped)
+            if others is not None:
+                raise _first(others) from None
+        _LOG.info("stopped")
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        settings = self._settings
+        rooms = build(settings, tasks)
+        in_force = TokensInForce(settings.serve)
+        server = entrances(settings, rooms, in_force)
+        await server.start()
+        _LOG.info("listening", extra={"socket": str(settings.config.data_socket)})
+        caching = tasks.create_task(rooms.cache.run())
+        beginning = tasks.create_task(self._begin(rooms))
+        tasks.create_task(Watchdog(self._notifier, rooms.hosts, settings.serve.canary_s).run())
+        tasks.create_task(rooms.reconciler.run())
+        tasks.create_task(rooms.unloading.run())
+        tasks.create_task(self._reload_when_told(rooms, in_force))
+        await self._stop.wait()
+        beginning.cancel()
+        await self._wind_down(server, rooms, caching)
+
+    async def _begin(self, rooms: Rooms) -> None:
+        """Loads what should be served; the service manager waits meanwhile."""
+        loading = asyncio.ensure_future(rooms.reconciler.begin())
+        try:
+            while not loading.done():
+                self._notifier.extend(_EXTEND_S)
+                await asyncio.wait({loading}, timeout=_EXTEND_EVERY_S)
+            loading.result()
+        finally:
+            loading.cancel()
+        self._notifier.ready()
+        served = ", ".join(one.ref.name for one in rooms.models.models() if one.state == "READY")
+        self._notifier.status(f"serving {served or 'nothing'}")
+        _LOG.info("ready", extra={"models": served})
+
+    async def _wind_down(
+        self, server: HttpServer, rooms: Rooms, caching: asyncio.Task[None]
+    ) -> None:
+        """Lets what is in the air end, to a deadline; then workers and cache."""
+        drain_s = self._settings.serve.drain_s
+        self._notifier.stopping()
+        self._notifier.extend(drain_s + 2 * _WORKERS_STOP_S)
+        _LOG.info("stopping", extra={"in_flight": server.in_flight})
+        await server.stop(drain_s)
+        caching.cancel()
+        await asyncio.wait({caching})
+        await rooms.hosts.stop(_WORKERS_STOP_S)
+
+    async def _reload_when_told(self, rooms: Rooms, in_force: TokensInForce) -> None:
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            self._notifier.reloading()
+            await self._take_new(rooms, in_force)
+            self._notifier.ready()
+
+    async def _take_new(self, rooms: Rooms, in_force: TokensInForce) -> None:
+        """Puts the configuration and the keyring as they are now in force, or keeps the old."""
+        try:
+            config = await asyncio.to_thread(self._load_config)
+            fresh = TokensInForce(config.serve or ServeConfig())
+            waiting = self._settings.take(config, self._notify)
+        except (AgentError, SigningError, OSError) as error:
+            _LOG.error("reload_refused", extra={"reason": f"{error}; the old one stays in force"})
+            self._notifier.status(f"the new configuration can't be used: {error}")
+            return
+        in_force.adopt(fresh)
+        logs.start(self._settings.serve.log_level)
+        for host in rooms.hosts:
+            host.reconfigure(limits_of(self._settings.serve))
+        for entry in list(rooms.registry):
+            await rooms.life_cycle.recheck(entry)
+        _LOG.info("reloaded", extra={"needs_a_restart": ", ".join(waiting) or "nothing"})
+
+
+def _first(error: BaseException) -> BaseException:
+    """Returns the first error of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

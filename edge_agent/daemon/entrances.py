@@ -1,0 +1,71 @@
+"""The daemon's sockets: for applications, for its owner, and for the network where configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from edge_agent.server import sockets, tokens
+from edge_agent.server.apps import admin_app, bodies, data_app
+from edge_agent.server.auth import NetworkAccess, SocketAccess, Tenants
+from edge_agent.server.desired_state import PATH, DesiredState
+from edge_agent.server.listeners import HttpServer, Listener, listen
+from edge_agent.server.tokens import Tokens
+
+if TYPE_CHECKING:
+    from edge_agent.daemon.building import Rooms
+    from edge_agent.daemon.settings import Settings
+    from edge_agent.serve_config import ServeConfig
+
+
+class TokensInForce:
+    """The bearer tokens, which a reload replaces.
+
+    Raises:
+        ConfigError: They can't be read.
+    """
+
+    def __init__(self, serve: ServeConfig) -> None:
+        file = serve.tcp.tokens_file if serve.tcp else None
+        self._tokens = tokens.read(Path(file)) if file else Tokens()
+
+    def __call__(self) -> Tokens:
+        """Returns them as they are now."""
+        return self._tokens
+
+    def adopt(self, fresh: TokensInForce) -> None:
+        """Takes the place of the old ones."""
+        self._tokens = fresh()
+
+
+def entrances(settings: Settings, rooms: Rooms, in_force: TokensInForce) -> HttpServer:
+    """Opens the sockets; they are served when the server is started.
+
+    Args:
+        settings: The configuration in force.
+        rooms: What answers.
+        in_force: Tokens that count on TCP.
+
+    Raises:
+        ConfigError: A socket can't be made, or another daemon listens there.
+    """
+    config, serve = settings.config, settings.serve
+    shared = bodies(serve)
+    tenants = Tenants(lambda: settings.serve.tenants)
+    local = SocketAccess(tenants)
+    desired = Route(PATH, endpoint=DesiredState(rooms.reconciler, shared), methods=None)
+    admin = admin_app(rooms.models, shared, local, rooms.render, [desired])
+    data = data_app(rooms.models, shared, local, rooms.render)
+    sockets.folder(config.runtime_dir)
+    listeners = [
+        listen(data, config.data_socket, serve.socket_group),
+        listen(admin, config.admin_socket),
+    ]
+    if serve.tcp is not None:
+        access = NetworkAccess(serve.tcp, in_force, tenants)
+        app = data_app(rooms.models, shared, access, rooms.render)
+        encrypted = sockets.tls(serve.tcp)
+        listeners.append(Listener(app, sockets.tcp_socket(serve.tcp), tls=encrypted))
+    return HttpServer(listeners, serve.max_connections)

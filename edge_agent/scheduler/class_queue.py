@@ -1,0 +1,160 @@
+"""Waiting jobs of one model and class: fair between tenants, first come first for each."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from edge_agent.calls import Priority
+    from edge_agent.scheduler.arrivals import Arrivals
+    from edge_agent.scheduler.entry import Entry
+    from edge_agent.scheduler.model_queue import ModelQueue
+
+# Ordered for removal from anywhere in constant time: a dict slows down at its front.
+_Line: TypeAlias = "OrderedDict[Entry, None]"
+
+
+class Lane:
+    """Jobs of one tenant.
+
+    Attributes:
+        weight: The tenant's.
+        finish: Virtual time at which its first job would be done.
+        line: Its jobs, in their order.
+        groups: Those that may run with others, by group, in their order.
+        size: Bytes of all of them.
+    """
+
+    __slots__ = ("finish", "groups", "line", "size", "weight")
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+        self.finish = 0.0
+        self.line: _Line = OrderedDict()
+        self.groups: dict[Arrivals, _Line] = {}
+        self.size = 0
+
+    def first(self) -> Entry:
+        """Returns the job that has waited longest."""
+        return next(iter(self.line))
+
+    def newest_first(self) -> Iterator[Entry]:
+        """Returns the jobs against their order."""
+        return reversed(self.line)
+
+    def add(self, entry: Entry, *, at_front: bool) -> None:
+        """Puts a job in line."""
+        self.line[entry] = None
+        if at_front:
+            self.line.move_to_end(entry, last=False)
+        self.size += entry.size
+        if entry.group is not None:
+            line = self.groups.get(entry.group)
+            if line is None:
+                line = self.groups[entry.group] = OrderedDict()
+            line[entry] = None
+
+    def remove(self, entry: Entry) -> None:
+        """Takes a job out of line."""
+        del self.line[entry]
+        self.size -= entry.size
+        if entry.group is not None:
+            line = self.groups[entry.group]
+            del line[entry]
+            if not line:
+                del self.groups[entry.group]
+
+
+class ClassQueue:
+    """Waiting jobs of one model and class.
+
+    Source: Golestani, "A self-clocked fair queueing scheme for broadband applications", 1994. The
+    tenant goes first whose next job would be done first if each progressed by its weight. Virtual
+    time is that of the job served last, so nobody who waits is ever passed by a second newcomer
+    of the same weight, and an absent tenant saves nothing up.
+
+    Args:
+        model: Whose it is.
+        priority: Class.
+        weight_of: Tells a tenant's weight.
+    """
+
+    def __init__(
+        self, model: ModelQueue, priority: Priority, weight_of: Callable[[str], float]
+    ) -> None:
+        self.model = model
+        self.priority = priority
+        self.lanes: dict[str, Lane] = {}
+        self.count = 0
+        self.rows = 0
+        self.size = 0
+        self._virtual = 0.0
+        self._weight_of = weight_of
+
+    def add(self, entry: Entry, *, at_front: bool = False) -> None:
+        """Puts a job in its tenant's line, at the front where it has been there before."""
+        lane = self.lanes.get(entry.tenant)
+        if lane is None:
+            lane = self.lanes[entry.tenant] = Lane(self._weight_of(entry.tenant))
+            lane.finish = self._virtual + entry.rows / lane.weight
+        lane.add(entry, at_front=at_front)
+        self.count += 1
+        self.rows += entry.rows
+        self.size += entry.size
+
+    def remove(self, entry: Entry) -> None:
+        """Takes out a job that won't be run."""
+        lane = self.lanes[entry.tenant]
+        lane.remove(entry)
+        self.count -= 1
+        self.rows -= entry.rows
+        self.size -= entry.size
+        if not lane.line:
+            del self.lanes[entry.tenant]
+        if not self.lanes:
+            self._virtual = 0.0
+
+    def serve(self, entry: Entry) -> None:
+        """Takes out a job that is run, at the expense of its tenant."""
+        lane = self.lanes[entry.tenant]
+        self._virtual = max(self._virtual, lane.finish)
+        self.remove(entry)
+        if lane.line:
+            lane.finish += lane.first().rows / lane.weight
+
+    def first(self) -> Entry:
+        """Returns the job whose turn it is."""
+        if len(self.lanes) == 1:
+            return self.oldest()
+        best = min(self.lanes.values(), key=lambda lane: (lane.finish, lane.first().number))
+        return best.first()
+
+    def oldest(self) -> Entry:
+        """Returns the job that has waited longest."""
+        if len(self.lanes) == 1:
+            return next(iter(self.lanes.values())).first()
+        return min((lane.first() for lane in self.lanes.values()), key=lambda one: one.number)
+
+    def of_group(self, group: Arrivals) -> Iterator[Entry]:
+        """Returns the jobs of one group in the order in which they should be served."""
+        heads = []
+        for lane in self.lanes.values():
+            if group in lane.groups:
+                line = iter(lane.groups[group])
+                entry = next(line)
+                heads.append((lane.finish, entry.number, entry, line, lane.weight))
+        heapify(heads)
+        while heads:
+            finish, _, entry, line, weight = heappop(heads)
+            yield entry
+            following = next(line, None)
+            if following is not None:
+                then = finish + following.rows / weight
+                heappush(heads, (then, following.number, following, line, weight))
+
+    def entries(self) -> list[Entry]:
+        """Returns all jobs."""
+        return [entry for lane in self.lanes.values() for entry in lane.line]

@@ -1,0 +1,155 @@
+"""The ASGI apps of the data socket, of TCP, and of the admin socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from starlette.routing import BaseRoute, Match, Router
+
+from edge_agent.server import failures, openapi, routes
+from edge_agent.server.bodies import Bodies
+from edge_agent.server.errors import (
+    ClientGoneError,
+    MethodError,
+    RouteNotFoundError,
+    StoppingError,
+)
+from edge_agent.server.exchange import Exchange, request_id
+from edge_agent.server.parts import Parts
+from edge_agent.server.paths import target
+from edge_agent.server.replies import Reply, send_reply
+
+if TYPE_CHECKING:
+    from edge_agent.serve_config import ServeConfig
+    from edge_agent.server.auth import Caller
+    from edge_agent.server.replies import App, Receive, Scope, Send
+    from edge_agent.serving.service import Service
+
+EXCHANGE: Final = "edge_agent.exchange"
+_MIB: Final = 1024 * 1024
+
+
+class Access(Protocol):
+    """Who may ask."""
+
+    def caller(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+        """Returns who asks.
+
+        Raises:
+            AgentError: Nobody who may.
+        """
+
+
+def bodies(config: ServeConfig) -> Bodies:
+    """Returns what reads bodies; all apps share one, so that its limits hold for them together."""
+    return Bodies(config.max_request_mib * _MIB, config.max_queued_mib * _MIB)
+
+
+def data_app(service: Service, shared: Bodies, access: Access, metrics: Callable[[], bytes]) -> App:
+    """Returns the app for applications.
+
+    Args:
+        service: The models.
+        shared: Made by `bodies`.
+        access: Who may ask.
+        metrics: Renders metrics in Prometheus's text format.
+    """
+    parts = Parts(service, shared, metrics, openapi.document(routes.DATA), is_admin=False)
+    return _app(parts, routes.DATA, access, ())
+
+
+def admin_app(
+    service: Service,
+    shared: Bodies,
+    access: Access,
+    metrics: Callable[[], bytes],
+    more: Sequence[BaseRoute] = (),
+) -> App:
+    """Returns the app for the owner of this machine: everything of the data app, and more.
+
+    Args:
+        service: The models.
+        shared: Made by `bodies`.
+        access: Who may ask.
+        metrics: Renders metrics in Prometheus's text format.
+        more: Further routes; errors that they raise become replies as everywhere, and
+            ``scope[EXCHANGE]`` is their `Exchange`.
+    """
+    parts = Parts(service, shared, metrics, openapi.document(routes.ADMIN), is_admin=True)
+    return _app(parts, routes.ADMIN, access, more)
+
+
+def _app(
+    parts: Parts, table: Sequence[routes.Route], access: Access, more: Sequence[BaseRoute]
+) -> App:
+    router = Router([_Table(parts, table), *more], redirect_slashes=False, default=_not_found)
+    return _Gate(router, parts, access)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+    raise RouteNotFoundError("there is nothing at this path")
+
+
+class _Table(BaseRoute):
+    """The table of operations as one route."""
+
+    def __init__(self, parts: Parts, table: Sequence[routes.Route]) -> None:
+        self._handlers: dict[str, dict[str, Callable[[Exchange], Awaitable[Reply]]]] = {}
+        for route in table:
+            of_path = self._handlers.setdefault(route.path, {})
+            of_path[route.method] = partial(route.handler, parts)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        found = target(scope["raw_path"])
+        if found.template not in self._handlers:
+            return Match.NONE, {}
+        scope[EXCHANGE].target = found
+        return Match.FULL, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        exchange: Exchange = scope[EXCHANGE]
+        handlers, method = self._handlers[exchange.target.template], scope["method"]
+        handler = handlers.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            more = ("HEAD",) if "GET" in handlers else ()
+            raise MethodError(method, (*handlers, *more))
+        reply = await handler(exchange)
+        await send_reply(reply, exchange.request_id, send)
+
+
+class _Gate:
+    """What every request passes: who asks, and what an error becomes."""
+
+    def __init__(self, app: App, parts: Parts, access: Access) -> None:
+        self._app = app
+        self._parts = parts
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        exchange = Exchange(scope, receive, headers)
+        scope[EXCHANGE] = exchange
+        try:
+            exchange.request_id = request_id(headers)
+            exchange.caller = self._access.caller(scope, headers)
+            await self._app(scope, receive, send)
+        except ClientGoneError:
+            return
+        except asyncio.CancelledError:
+            if not exchange.is_gone:
+                await self._refuse(StoppingError("the daemon stops"), exchange, send)
+        except Exception as error:  # noqa: BLE001 - each becomes a reply
+            await self._refuse(error, exchange, send)
+        finally:
+            self._parts.bodies.release(exchange)
+            del scope[EXCHANGE]  # each has the other: memory would wait for a cycle collection
+
+    async def _refuse(self, error: Exception, exchange: Exchange, send: Send) -> None:
+        reply = failures.reply(error, exchange.request_id, self._parts.is_admin)
+        # A client that waits for "100 Continue" sends no body now: what follows isn't one.
+        if not exchange.is_read and b"expect" in exchange.headers:
+            reply.headers.append((b"connection", b"close"))
+        await send_reply(reply, exchange.request_id or "-", send)

@@ -1,0 +1,114 @@
+"""Bodies of requests: bounded in size, in time, and all together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from edge_agent.errors import BadInputError, OverloadedError
+from edge_agent.server.codings import decoded
+from edge_agent.server.errors import BodyTooLargeError, BodyTooSlowError, ClientGoneError
+
+if TYPE_CHECKING:
+    from edge_agent.server.exchange import Exchange
+    from edge_agent.server.replies import Receive
+
+TIMEOUT_S: Final = 60.0
+# A body that says to be larger is given memory as it comes, not on its word.
+_TRUSTED_BYTES: Final = 4 * 1024 * 1024
+
+
+class Bodies:
+    """Reads bodies.
+
+    Args:
+        max_bytes: Largest body, as sent and unpacked.
+        max_held_bytes: Of all requests that are being worked on.
+        timeout_s: How long one may take to arrive, in seconds.
+    """
+
+    def __init__(self, max_bytes: int, max_held_bytes: int, timeout_s: float = TIMEOUT_S) -> None:
+        self._max_bytes = max_bytes
+        self._max_held_bytes = max(max_bytes, max_held_bytes)
+        self._timeout_s = timeout_s
+        self._held_bytes = 0
+
+    async def read(self, exchange: Exchange) -> bytes | bytearray:
+        """Returns the body of a request.
+
+        It counts as held until it is given to `release`.
+
+        Raises:
+            BodyTooLargeError: It is larger than one may be.
+            BodyTooSlowError: It took too long.
+            BodyFormatError: It is packed in a way that isn't read here.
+            BadInputError: It is packed, but damaged.
+            OverloadedError: Too much is held already.
+            ClientGoneError: It broke off.
+        """
+        declared = self._declared(exchange.headers.get(b"content-length"))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                body = await self._received(exchange, declared)
+        except TimeoutError as error:
+            raise BodyTooSlowError(f"the body took more than {self._timeout_s:.0f} s") from error
+        exchange.is_read = True
+        coding = exchange.headers.get(b"content-encoding")
+        if coding is None:
+            return body
+        unpacked = await decoded(body, coding, self._max_bytes)
+        self._hold(exchange, len(unpacked))
+        return unpacked
+
+    def release(self, exchange: Exchange) -> None:
+        """Counts the body of a request as no longer held."""
+        self._held_bytes -= exchange.held
+        exchange.held = 0
+
+    def _declared(self, header: bytes | None) -> int | None:
+        if header is None:
+            return None
+        if not header.isdigit():
+            raise BadInputError("Content-Length isn't a number")
+        self._check_size(int(header[:20]))
+        return int(header)
+
+    async def _received(self, exchange: Exchange, declared: int | None) -> bytes | bytearray:
+        receive = exchange.receive
+        chunk, is_more = await _next(receive)
+        self._hold(exchange, len(chunk))
+        if not is_more:
+            self._check_size(len(chunk))
+            return chunk
+        room = declared if declared is not None and declared <= _TRUSTED_BYTES else 0
+        body = bytearray(max(room, len(chunk)))
+        body[: len(chunk)] = chunk
+        size = len(chunk)
+        while is_more:
+            chunk, is_more = await _next(receive)
+            self._hold(exchange, len(chunk))
+            body[size : size + len(chunk)] = chunk
+            size += len(chunk)
+            self._check_size(size)
+        del body[size:]
+        return body
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise BodyTooLargeError(
+                f"the body is larger than {self._max_bytes >> 20} MiB",
+                hint="serve.max_request_mib in config.toml sets this limit",
+            )
+
+    def _hold(self, exchange: Exchange, size: int) -> None:
+        if self._held_bytes + size > self._max_held_bytes:
+            raise OverloadedError("too much is being read already", retry_after_s=1.0)
+        self._held_bytes += size
+        exchange.held += size
+
+
+async def _next(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGoneError("the client went away")
+    return bytes(message.get("body", b"")), message.get("more_body", False)

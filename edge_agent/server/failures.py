@@ -1,0 +1,83 @@
+"""Errors to HTTP statuses and bodies. The only place that knows statuses of errors."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Final
+
+from edge_agent import errors as agent
+from edge_agent.server import errors as server
+from edge_agent.server.replies import Headers, Reply, json_reply
+from edge_signing import errors as signing
+from edge_signing.errors import printable
+
+# The first that fits decides.
+STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
+    (server.RouteNotFoundError, 404),
+    (server.MethodError, 405),
+    (server.BodyTooLargeError, 413),
+    (server.BodyTooSlowError, 408),
+    (server.BodyFormatError, 415),
+    (server.NotAuthenticatedError, 401),
+    (server.NotAllowedError, 403),
+    (server.WrongHostError, 421),
+    (server.StoppingError, 503),
+    (agent.DescriptionError, 500),
+    (agent.ModelFileError, 500),
+    (agent.BadInputError, 400),
+    (agent.ModelNotFoundError, 404),
+    (agent.EngineFailedError, 500),
+    (agent.DeadlineExceededError, 504),
+    (agent.WorkerFailedError, 500),
+    (agent.UnavailableError, 503),
+    (agent.MismatchError, 403),
+    (signing.BundleInvalid, 403),
+    (signing.NotTrusted, 403),
+)
+# What these say is about the request or the moment, never about files of this machine.
+_FOR_CALLERS: Final = (
+    *(kind for kind, _ in STATUSES[:9]),
+    agent.BadInputError,
+    agent.OverloadedError,
+    agent.DeadlineExceededError,
+    agent.ModelNotFoundError,
+)
+_log = logging.getLogger(__name__)
+
+
+def status(error: Exception) -> int:
+    """Returns the status of an error; 500 for one that nobody expected."""
+    if isinstance(error, agent.OverloadedError) and error.is_callers_share:
+        return 429
+    return next((code for kind, code in STATUSES if isinstance(error, kind)), 500)
+
+
+def reply(error: Exception, request_id: str, is_admin: bool) -> Reply:
+    """Returns the reply that tells of an error.
+
+    Args:
+        error: What went wrong.
+        request_id: To find an unexpected one in the log.
+        is_admin: Whether places on this machine's disk may be told.
+    """
+    if not isinstance(error, (agent.AgentError, signing.SigningError)):
+        _log.error("request %s failed", request_id, exc_info=error)
+        return json_reply({"error": "a fault in the agent", "kind": "InternalError"}, 500)
+    told = str(error) if is_admin else error.message
+    body = {"error": printable(told), "kind": type(error).__name__}
+    if error.hint and (is_admin or isinstance(error, _FOR_CALLERS)):
+        body["hint"] = printable(error.hint)
+    answer = json_reply(body, status(error))
+    answer.headers.extend(_headers(error))
+    return answer
+
+
+def _headers(error: Exception) -> Headers:
+    if isinstance(error, agent.OverloadedError):
+        return [(b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s)))]
+    if isinstance(error, server.MethodError):
+        return [(b"allow", ", ".join(error.allowed).encode())]
+    if isinstance(error, server.NotAuthenticatedError):
+        return [(b"www-authenticate", b'Bearer realm="edge-agent"')]
+    return []

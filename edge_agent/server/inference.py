@@ -1,0 +1,121 @@
+"""Operations that run models."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
+
+from edge_agent import answers
+from edge_agent.calls import Query
+from edge_agent.errors import BadInputError
+from edge_agent.server import uploads, v1_replies, v1_requests, v2_replies, v2_requests
+from edge_agent.server.codings import pack
+from edge_agent.server.datatypes import numbers
+from edge_agent.server.replies import Reply, json_reply
+from edge_agent.server.watching import while_wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edge_agent.calls import Reply as Given
+    from edge_agent.server.exchange import Exchange
+    from edge_agent.server.parts import Parts
+
+MAX_TOP_K: Final = 1000
+
+
+async def infer(parts: Parts, exchange: Exchange) -> Reply:
+    """Answers an inference request of protocol v2."""
+    status = parts.status(exchange.target)
+    body = await parts.bodies.read(exchange)
+    length = exchange.headers.get(b"inference-header-content-length")
+    asked = v2_requests.read(body, length, status)
+    call = exchange.call(asked.query, asked.priority, asked.timeout_s)
+    given = await while_wanted(exchange, parts.service.infer(call))
+    spec = None
+    if asked.classified and status.description:
+        spec = status.description.output(asked.classified)
+    return _packed(v2_replies.reply(asked, given, spec), exchange)
+
+
+async def infer_image(parts: Parts, exchange: Exchange) -> Reply:
+    """Answers for one image file."""
+    status = parts.status(exchange.target)
+    top_k = _top_k(exchange.query_parameters().get("top_k"))
+    if v2_requests.description_of(status).preprocess is None:
+        raise BadInputError(
+            f"the model {status.ref.name} takes no image",
+            hint=f"send its tensors to /v2/models/{status.ref.name}/infer",
+        )
+    body = await parts.bodies.read(exchange)
+    image = uploads.image(body, exchange.headers.get(b"content-type"))
+    call = exchange.call(Query("labels", images=(image,), top_k=top_k))
+    given = await while_wanted(exchange, parts.service.infer(call))
+    reply = json_reply(_document(given))
+    reply.headers.extend(v2_replies.meaning(given))
+    return _packed(reply, exchange)
+
+
+async def predict(parts: Parts, exchange: Exchange) -> Reply:
+    """Answers instances of protocol v1."""
+    status = parts.status(exchange.target)
+    body = await parts.bodies.read(exchange)
+    description = v2_requests.description_of(status)
+    queries, rows = v1_requests.read(body, description, status.batches)
+    given = await while_wanted(exchange, _all(parts, exchange, queries))
+    reply = json_reply({"predictions": v1_replies.predictions([one.answer for one in given], rows)})
+    reply.headers.extend(v2_replies.meaning(given[0]))
+    return _packed(reply, exchange)
+
+
+async def _all(parts: Parts, exchange: Exchange, queries: Sequence[Query]) -> list[Given]:
+    """Has every query answered; where one fails, none of the others is waited for."""
+    calls = [exchange.call(query) for query in queries]
+    if len(calls) == 1:
+        return [await parts.service.infer(calls[0])]
+    key = calls[0].idempotency_key
+    keys = [f"{key}/{at}" if key else None for at in range(len(calls))]
+    calls = [
+        structs.replace(call, idempotency_key=key) for call, key in zip(calls, keys, strict=True)
+    ]
+    tasks = [asyncio.ensure_future(parts.service.infer(call)) for call in calls]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _packed(reply: Reply, exchange: Exchange) -> Reply:
+    """Packs a reply that goes over the network; on this machine it would only cost time."""
+    if not exchange.caller.is_local:
+        pack(reply, exchange.headers.get(b"accept-encoding"))
+    return reply
+
+
+def _top_k(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and 1 <= int(given[:5]) <= MAX_TOP_K):
+        raise BadInputError(f"top_k takes 1 to {MAX_TOP_K}")
+    return int(given)
+
+
+def _document(given: Given) -> dict[str, Any]:
+    answer = given.answer
+    outputs = [
+        answers.output(one.name, one.dtype, one.shape, numbers(one.data, one.dtype))
+        for one in answer.outputs
+    ]
+    return answers.document(
+        None,
+        given.model,
+        given.engine,
+        answer.labels[0] if answer.labels else (),
+        outputs,
+        answer.confident[0] if answer.confident else None,
+        answer.timings_ms,
+        cached=given.is_cached,
+    )

@@ -1,0 +1,159 @@
+"""Serves apps on sockets with uvicorn's protocols: start, and stop without a lost request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from edge_agent.server import sockets
+from edge_agent.server.protocols import IDLE_S, MAX_HEAD_BYTES, Limits, protocol
+
+if TYPE_CHECKING:
+    from edge_agent.server.replies import App
+
+_HANDSHAKE_S: Final = 10.0
+_CANCEL_S: Final = 1.0
+
+
+class Listener(Struct, frozen=True):
+    """A socket and what answers on it.
+
+    Attributes:
+        app: What answers.
+        socket: Listens already.
+        path: Name of a Unix socket, removed at the end.
+        tls: How its connections are encrypted.
+    """
+
+    app: App
+    socket: socket.socket
+    path: Path | None = None
+    tls: ssl.SSLContext | None = None
+
+
+class HttpServer:
+    """Serves listeners until it is stopped.
+
+    Args:
+        listeners: What to serve; they are closed with it.
+        max_connections: At a time, of all listeners together.
+    """
+
+    def __init__(self, listeners: Sequence[Listener], max_connections: int) -> None:
+        self._listeners = listeners
+        self._limits = Limits(max_connections, self._lost)
+        self._state = ServerState()
+        self._servers: list[asyncio.Server] = []
+        self._ended = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        return len(self._state.tasks)
+
+    async def start(self) -> None:
+        """Begins to take connections."""
+        # Its warnings tell of each malformed request, which anybody can send at will.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            limit = _HANDSHAKE_S if listener.tls else None
+            server = await loop.create_server(
+                self._factory(listener.app),
+                sock=listener.socket,
+                ssl=listener.tls,
+                ssl_handshake_timeout=limit,
+            )
+            self._servers.append(server)
+
+    async def stop(self, drain_s: float) -> None:
+        """Takes no more connections or requests, and waits for what is being answered.
+
+        Idle connections are closed, others after their answer. Requests that aren't done in time
+        are cancelled, and answered with 503.
+
+        Args:
+            drain_s: How long to wait, in seconds.
+        """
+        for listener in self._listeners:
+            if listener.path is not None:  # while it still answers, no other daemon takes the name
+                listener.path.unlink(missing_ok=True)
+        for server in self._servers:
+            server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        await self._drained(drain_s)
+        for task in list(self._state.tasks):
+            task.cancel()
+        await self._drained(_CANCEL_S)
+        for connection in list(self._state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def _factory(self, app: App) -> Callable[[], asyncio.Protocol]:
+        config = Config(
+            app,
+            http=protocol(),  # type: ignore[arg-type]
+            loop="none",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=IDLE_S,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        )
+        config.load()
+        made: Callable[..., asyncio.Protocol] = config.http_protocol_class
+        return partial(
+            made, config=config, server_state=self._state, app_state={}, limits=self._limits
+        )
+
+    async def _drained(self, within_s: float) -> None:
+        """Waits until no connection is left, or the time is over."""
+        until = monotonic() + within_s
+        while self._state.connections or self._state.tasks:
+            self._ended.clear()
+            for task in self._state.tasks:
+                task.add_done_callback(self._lost)
+            try:
+                async with asyncio.timeout(until - monotonic()):
+                    await self._ended.wait()
+            except TimeoutError:
+                return
+
+    def _lost(self, *_: Any) -> None:
+        self._ended.set()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Makes the fastest event loop that can be had here."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def listen(app: App, path: Path, group: str | None = None) -> Listener:
+    """Listens on a Unix socket.
+
+    Raises:
+        ConfigError: As `sockets.unix_socket`.
+    """
+    return Listener(app, sockets.unix_socket(path, group), path)

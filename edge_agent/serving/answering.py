@@ -1,0 +1,192 @@
+"""The way of one call: to a version, through the cache or the queue, to a reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from edge_agent.cache import key as cache_key
+from edge_agent.cache.key import CacheSubject
+from edge_agent.calls import Reply
+from edge_agent.errors import AgentError, DeadlineExceededError, ModelNotReadyError
+from edge_agent.scheduler.idempotency import Idempotency, reply_bytes
+from edge_agent.scheduler.job import Job
+from edge_agent.serving import statistics
+from edge_agent.serving.joining import Joining
+from edge_agent.serving.life_cycle import not_ready
+
+if TYPE_CHECKING:
+    from edge_agent.cache.cache import ResultCache
+    from edge_agent.cache.tickets import Ticket
+    from edge_agent.calls import Call
+    from edge_agent.serve_config import ServeConfig
+    from edge_agent.serving.entry import Entry
+    from edge_agent.serving.life_cycle import LifeCycle
+    from edge_agent.serving.registry import Registry
+    from edge_agent.telemetry.metrics import Meter
+
+T = TypeVar("T")
+
+_MOVES: Final = 3
+_KEPT_REPLIES: Final = 4096
+_KEPT_BYTES: Final = 16 * 1024 * 1024
+_KEPT_S: Final = 600.0
+
+
+class _Way(NamedTuple):
+    """One call and what was decided about it."""
+
+    call: Call
+    entry: Entry
+    deadline: float
+
+
+class Answering:
+    """Answers calls.
+
+    Args:
+        registry: Which version answers.
+        life_cycle: What wakes one that rests.
+        cache: Answers that were given before.
+        meter: Counts calls.
+        config: What is configured now.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        life_cycle: LifeCycle,
+        cache: ResultCache,
+        meter: Meter,
+        config: Callable[[], ServeConfig],
+    ) -> None:
+        self._registry = registry
+        self._life_cycle = life_cycle
+        self._cache = cache
+        self._meter = meter
+        self._config = config
+        self._joining = Joining()
+        self._retries: Idempotency[Reply] = Idempotency(
+            _KEPT_REPLIES, _KEPT_S, max_bytes=_KEPT_BYTES, size_of=reply_bytes
+        )
+
+    async def infer(self, call: Call) -> Reply:
+        """Answers a call, and counts it; for errors see `Service.infer`."""
+        started = perf_counter()
+        try:
+            entry = self._registry.find(call.model, call.version)
+        except AgentError as error:
+            self._meter.failed("", "", error)
+            raise
+        try:
+            with entry.used():
+                reply = await self._once(_Way(call, entry, self._deadline(call, entry)))
+        except AgentError as error:
+            statistics.count_failure(entry.statistics, perf_counter() - started)
+            self._meter.failed(entry.ref.name, entry.ref.version, error)
+            raise
+        total_s = perf_counter() - started
+        rows = _rows(call, entry)
+        statistics.count(entry.statistics, reply, rows, total_s)
+        self._meter.answered(reply, call.priority, rows, total_s)
+        return reply
+
+    def _deadline(self, call: Call, entry: Entry) -> float:
+        if call.deadline is not None:
+            return call.deadline
+        promised = entry.description.contract.deadline_ms
+        return monotonic() + (promised or self._config().default_deadline_ms) / 1e3
+
+    async def _once(self, way: _Way) -> Reply:
+        """A call that is sent again with its idempotency key gets the reply of the first time."""
+        call = way.call
+        if call.idempotency_key is None:
+            return await self._cached(way)
+        name = (call.tenant, way.entry.ref.name, call.idempotency_key)
+        digest = cache_key.key(cache_key.head(_subject(way), call.query), call.query)
+        return await _in_time(way, self._retries.run(name, digest, partial(self._cached, way)))
+
+    async def _cached(self, way: _Way) -> Reply:
+        entry = way.entry
+        await self._awake(way)
+        ticket = self._cache.ticket(_subject(way), way.call.query)
+        asked = perf_counter()
+        answer = await self._cache.get(ticket)
+        if answer is not None:
+            return Reply(answer, entry.ref, entry.engine, is_cached=True)
+        statistics.count_miss(entry.statistics, perf_counter() - asked)
+        while True:
+            reply = await self._in_flight(way, ticket)
+            if reply is not None:
+                return reply
+
+    async def _in_flight(self, way: _Way, ticket: Ticket) -> Reply | None:
+        """Runs a call, or joins one that asks the same; None where that one gave up."""
+        flight = await self._cache.flights.enter(ticket)
+        try:
+            if flight.ticket is not ticket:
+                joined = await _in_time(way, self._joining.join(flight))
+                return joined and Reply(joined.answer, joined.model, joined.engine, is_cached=True)
+            reply = await self._joining.lead(flight, partial(self._run, way))
+            self._cache.put(ticket, reply.answer)
+            return reply
+        finally:
+            self._cache.flights.leave(flight)
+
+    async def _run(self, way: _Way) -> Reply:
+        """Has a version answer, wherever it runs, and though it moves meanwhile."""
+        call, entry, deadline = way
+        job = Job(entry.ref.digest, call.query, call.tenant, call.priority, deadline)
+        for _ in range(_MOVES):
+            await self._awake(way)
+            host = entry.host
+            assert host is not None  # noqa: S101 - what is ready runs somewhere
+            try:
+                ran = await host.scheduler.submit(job)
+            except ModelNotReadyError:
+                if entry.host is host:
+                    raise
+                continue  # it moves to other workers
+            return Reply(ran.answer, entry.ref, entry.engine, False, ran.queue_ms, ran.batch_size)
+        raise not_ready(entry)
+
+    async def _awake(self, way: _Way) -> None:
+        """Waits until a version is ready that can be: it rests, or moves to other workers."""
+        entry = way.entry
+        if entry.host is not None and entry.state in ("READY", "UNLOADING"):
+            return
+        if not entry.wakes and entry.state != "LOADING":
+            raise not_ready(entry)
+        await self._life_cycle.wake(entry, max(0.0, way.deadline - monotonic()))
+
+
+async def _in_time(way: _Way, work: Awaitable[T]) -> T:
+    """Waits for work that another call started, no longer than this one may.
+
+    Raises:
+        DeadlineExceededError: It isn't done by then.
+    """
+    try:
+        async with asyncio.timeout(max(0.0, way.deadline - monotonic())):
+            return await work
+    except TimeoutError as error:
+        raise DeadlineExceededError(
+            f"{way.entry.ref.name} did not answer in time", hint="allow more time"
+        ) from error
+
+
+def _subject(way: _Way) -> CacheSubject:
+    entry = way.entry
+    return CacheSubject(entry.ref.digest, entry.pipeline_digest, entry.origin, way.call.tenant)
+
+
+def _rows(call: Call, entry: Entry) -> int:
+    """Returns how many rows a call has: one, unless the model has a batch axis."""
+    if not entry.batches:
+        return 1
+    if call.query.images:
+        return len(call.query.images)
+    return next((one.shape[0] for one in call.query.tensors if one.shape), 1)

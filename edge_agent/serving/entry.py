@@ -1,0 +1,95 @@
+"""One version of one model in the daemon."""
+
+from __future__ import annotations
+
+from asyncio import Event
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from edge_agent.cache.key import Origin
+from edge_agent.description import digest_of_pipeline
+from edge_agent.serving import statistics
+from edge_agent.serving.service import ModelStatus, State
+from edge_agent.types import ModelRef
+
+if TYPE_CHECKING:
+    from edge_agent.description import ModelDescription
+    from edge_agent.serving.hosts import Host
+
+
+class Entry:
+    """One version that is loaded, is to be, or was.
+
+    Attributes:
+        ref: Name, version and digest.
+        description: Its model.yaml.
+        state: READY only while calls are routed to it.
+        reason: Why it isn't ready.
+        wakes: Whether a call loads it again where it isn't ready.
+        engine: Which engine runs it.
+        origin: What the cache calls the engine that answers.
+        pipeline_digest: Of its pre- and post-processing.
+        host: Where it runs; None while it is nowhere.
+        batches: Whether rows of several callers run together.
+        last_used: When it was last asked, on the clock of ``time.monotonic``.
+        statistics: Its counters.
+    """
+
+    def __init__(self, ref: ModelRef, description: ModelDescription) -> None:
+        self.ref = ref
+        self.description = description
+        self.pipeline_digest = digest_of_pipeline(description)
+        self.state: State = "LOADING"
+        self.reason = "it is being loaded"
+        self.wakes = False
+        self.engine = ""
+        self.origin = Origin("", ())
+        self.host: Host | None = None
+        self.batches = False
+        self.last_used = monotonic()
+        self.statistics = statistics.fresh(ref)
+        self._in_flight = 0
+        self._unused = Event()
+        self._unused.set()
+
+    def be(self, state: State, reason: str = "", *, wakes: bool = False) -> None:
+        """Changes its state."""
+        self.state, self.reason, self.wakes = state, reason, wakes
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a call is being answered."""
+        return self._in_flight > 0
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Counts a call while it is being answered: what is in use isn't freed."""
+        self._in_flight += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self.last_used = monotonic()
+            if not self._in_flight:
+                self._unused.set()
+
+    async def unused(self) -> None:
+        """Waits until no call is being answered."""
+        while self._in_flight:
+            await self._unused.wait()
+
+    def status(self, is_live: bool, aliases: tuple[str, ...]) -> ModelStatus:
+        """Returns it for the server."""
+        return ModelStatus(
+            ref=self.ref,
+            state=self.state,
+            reason=self.reason,
+            is_live=is_live,
+            engine=self.engine,
+            description=self.description,
+            batches=self.batches,
+            aliases=aliases,
+        )

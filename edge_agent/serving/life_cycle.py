@@ -1,0 +1,218 @@
+"""Loading, switching and freeing versions: a crash at any step leaves the old one or the new one.
+
+A version is verified, tried, loaded beside the one that is live, and answers its golden input
+before calls are routed to it; that is one assignment. The old one ends what it has begun, and is
+freed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from edge_agent.errors import AgentError, ModelNotFoundError, ModelNotReadyError
+from edge_agent.serving import model_files
+from edge_agent.serving.entry import Entry
+from edge_signing.errors import SigningError
+
+if TYPE_CHECKING:
+    from edge_agent.bundles import Bundle
+    from edge_agent.serving.engine_selection import EngineSelection
+    from edge_agent.serving.placement import Placement
+    from edge_agent.serving.registry import Registry
+    from edge_agent.telemetry.metrics import Meter
+    from edge_agent.types import ModelRef
+    from edge_agent.workers.work import ModelFiles
+
+
+class Bundles(Protocol):
+    """Where bundles come from. Both verify every byte, and are called in threads."""
+
+    def open(self, reference: str) -> Bundle:
+        """Opens ``NAME[@VERSION]`` of an installed bundle."""
+
+    def reopen(self, ref: ModelRef) -> Bundle:
+        """Opens exactly these bytes once more."""
+
+
+class LifeCycle:
+    """What becomes of versions.
+
+    Args:
+        registry: Who answers; only the life cycle changes it.
+        placement: Where models run.
+        bundles: Where they come from.
+        selection: Which engine runs which.
+        meter: Counts the calls of what is loaded.
+        tasks: Where old versions drain.
+        relieve: Gives memory back when a model's files went through.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        placement: Placement,
+        bundles: Bundles,
+        selection: EngineSelection,
+        meter: Meter,
+        tasks: asyncio.TaskGroup,
+        relieve: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._placement = placement
+        self._bundles = bundles
+        self._selection = selection
+        self._meter = meter
+        self._tasks = tasks
+        self._relieve = relieve
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._waking: dict[str, asyncio.Task[None]] = {}
+        self._parts: dict[str, tuple[ModelRef, str]] = {}
+
+    async def load(
+        self, name: str, version: str | None, *, is_live: bool = True, keep: Collection[str] = ()
+    ) -> Entry:
+        """Loads a version; for errors see `Service.load`.
+
+        Args:
+            name: Bundle name.
+            version: None means the store's active one.
+            is_live: Whether calls without a version go to it from then on.
+            keep: Versions that stay loaded beside it, the one that was live among them.
+        """
+        async with self._locks[name]:
+            reference = f"{name}@{version}" if version else name
+            bundle = await asyncio.to_thread(self._bundles.open, reference)
+            with closing(bundle):
+                entry = self._registry.loaded(bundle.ref.digest)
+                entry = entry or Entry(bundle.ref, bundle.description)
+                await self._start(entry, bundle)
+            put = self._registry.make_live if is_live else self._registry.put
+            for old in put(entry):
+                if old.ref.version == entry.ref.version or old.ref.version not in keep:
+                    self._retire(old)
+            return entry
+
+    async def unload(self, entry: Entry, reason: str = "it was unloaded") -> None:
+        """Takes a version out of service and waits until it is freed.
+
+        Raises:
+            ModelNotFoundError: Somebody else has done so meanwhile.
+        """
+        async with self._locks[entry.ref.name]:
+            if entry not in self._registry:
+                raise ModelNotFoundError(f"{entry.ref.name} {entry.ref.version} isn't loaded")
+            entry.be("UNLOADING", reason)
+            await self._end(entry)
+
+    async def rest(self, entry: Entry, reason: str) -> None:
+        """Frees a version that nobody uses; the next call for it loads it again."""
+        async with self._locks[entry.ref.name]:
+            if entry.state == "READY" and not entry.is_used:
+                entry.be("UNAVAILABLE", reason, wakes=True)
+                await self._free(entry)
+
+    async def fail(self, entry: Entry, reason: str, *, wakes: bool = False) -> None:
+        """Takes a version out of service at once; calls that wait for it fail, or wake it."""
+        async with self._locks[entry.ref.name]:
+            if entry.state == "READY":
+                entry.be("UNAVAILABLE", reason, wakes=wakes)
+                await self._placement.drop(entry)
+
+    async def wake(self, entry: Entry, timeout_s: float | None = None) -> None:
+        """Has a version loaded again that isn't ready; who asks meanwhile waits for the same load.
+
+        Args:
+            entry: Which.
+            timeout_s: How long to wait, in seconds; the load goes on beyond that.
+
+        Raises:
+            ModelNotReadyError: It isn't ready by then, or can't be loaded.
+        """
+        task = self._waking.get(entry.ref.digest)
+        if task is None:
+            task = self._tasks.create_task(self._wake(entry))
+            self._waking[entry.ref.digest] = task
+            task.add_done_callback(lambda _: self._waking.pop(entry.ref.digest, None))
+        await asyncio.wait({task}, timeout=timeout_s)
+        if entry.state != "READY":
+            raise not_ready(entry)
+
+    async def recheck(self, entry: Entry) -> None:
+        """Ends a version that can't be trusted any more, such as after a change of the keyring."""
+        try:
+            (await asyncio.to_thread(self._bundles.reopen, entry.ref)).close()
+        except (AgentError, SigningError) as error:
+            await self.fail(entry, str(error))
+
+    async def files(self, digest: str) -> ModelFiles:
+        """Verifies a bundle again for a worker; implements `workers.work.OpenModel`.
+
+        Raises:
+            ModelNotFoundError: It isn't served any more.
+            AgentError: It can't be opened.
+            edge_signing.errors.SigningError: It can't be trusted any more.
+        """
+        if digest not in self._parts:
+            raise ModelNotFoundError(f"nothing with the digest {digest} is served")
+        ref, engine = self._parts[digest]
+        return await asyncio.to_thread(self._seal, ref, engine)
+
+    def _seal(self, ref: ModelRef, engine: str) -> ModelFiles:
+        with closing(self._bundles.reopen(ref)) as bundle:
+            part = bundle.description.engine(engine)
+            assert part is not None  # noqa: S101 - the same bytes had it when it was placed
+            return model_files.seal(bundle, part)
+
+    async def _start(self, entry: Entry, bundle: Bundle) -> None:
+        """Makes a version ready, if it isn't; one that never was is known as failed then."""
+        if entry.state == "READY":
+            return
+        entry.be("LOADING", "it is being loaded")
+        if entry.ref.version not in self._registry.versions(entry.ref.name):
+            self._registry.put(entry)  # known, though it doesn't answer yet
+        try:
+            part = await self._selection.choose(bundle)
+            self._parts[entry.ref.digest] = (entry.ref, part.engine)
+            await self._placement.place(entry, part.engine)
+            self._meter.remember(entry.ref.name, entry.ref.version, part.engine)
+            self._relieve()
+        except BaseException as error:
+            self._parts.pop(entry.ref.digest, None)
+            entry.be("UNAVAILABLE", str(error) or type(error).__name__)
+            raise
+
+    async def _wake(self, entry: Entry) -> None:
+        """Never raises: who waits looks at the entry."""
+        async with self._locks[entry.ref.name]:
+            if entry not in self._registry:
+                return
+            try:
+                bundle = await asyncio.to_thread(self._bundles.reopen, entry.ref)
+                with closing(bundle):
+                    await self._start(entry, bundle)
+            except (AgentError, SigningError, OSError) as error:
+                entry.be("UNAVAILABLE", str(error))
+
+    def _retire(self, entry: Entry) -> None:
+        entry.be("UNLOADING", "another version took its place")
+        self._tasks.create_task(self._end(entry))
+
+    async def _end(self, entry: Entry) -> None:
+        await self._free(entry)
+        self._registry.remove(entry)
+        if not self._registry.versions(entry.ref.name).get(entry.ref.version):
+            self._meter.forget(entry.ref.name, entry.ref.version)
+
+    async def _free(self, entry: Entry) -> None:
+        await entry.unused()
+        await self._placement.free(entry)
+        self._parts.pop(entry.ref.digest, None)
+
+
+def not_ready(entry: Entry) -> ModelNotReadyError:
+    """Returns the error for a version that isn't ready."""
+    return ModelNotReadyError(f"{entry.ref.name} {entry.ref.version} is not ready: {entry.reason}")

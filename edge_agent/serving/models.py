@@ -1,0 +1,76 @@
+"""The daemon's models: implements `Service`, what the server asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edge_agent.calls import Call, Reply
+    from edge_agent.serving.answering import Answering
+    from edge_agent.serving.life_cycle import LifeCycle
+    from edge_agent.serving.reconciler import Reconciler
+    from edge_agent.serving.registry import Registry
+    from edge_agent.serving.service import ModelStatistics, ModelStatus
+
+
+class Models:
+    """Implements `Service`.
+
+    Args:
+        registry: Who answers.
+        life_cycle: What loads and unloads.
+        answering: The way of a call.
+        reconciler: What should be served.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        life_cycle: LifeCycle,
+        answering: Answering,
+        reconciler: Reconciler,
+    ) -> None:
+        self._registry = registry
+        self._life_cycle = life_cycle
+        self._answering = answering
+        self._reconciler = reconciler
+
+    def is_ready(self) -> bool:
+        """See `Service.is_ready`."""
+        live = [entry for entry in self._registry if self._registry.status(entry).is_live]
+        return self._reconciler.is_reached and all(
+            one.state == "READY" or one.wakes for one in live
+        )
+
+    def models(self) -> Sequence[ModelStatus]:
+        """See `Service.models`."""
+        return [self._registry.status(entry) for entry in self._registry]
+
+    def model(self, name: str, version: str | None) -> ModelStatus:
+        """See `Service.model`."""
+        return self._registry.status(self._registry.find(name, version))
+
+    def statistics(self, name: str | None, version: str | None) -> Sequence[ModelStatistics]:
+        """See `Service.statistics`."""
+        if name is None:
+            return [entry.statistics for entry in self._registry]
+        if version is not None:
+            return [self._registry.find(name, version).statistics]
+        found = self._registry.find(name, None).ref.name
+        return [entry.statistics for entry in self._registry.versions(found).values()]
+
+    async def infer(self, call: Call) -> Reply:
+        """See `Service.infer`."""
+        return await self._answering.infer(call)
+
+    async def load(self, name: str, version: str | None) -> ModelStatus:
+        """See `Service.load`."""
+        return self._registry.status(await self._life_cycle.load(name, version))
+
+    async def unload(self, name: str, version: str | None) -> None:
+        """See `Service.unload`."""
+        entry = self._registry.find(name, version)
+        versions = [entry] if version else list(self._registry.versions(entry.ref.name).values())
+        for one in versions:
+            await self._life_cycle.unload(one)

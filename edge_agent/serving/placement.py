@@ -1,0 +1,89 @@
+"""On which workers a model runs: those that all share, or some of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from edge_agent.scheduler.limits import ModelQueueSettings
+from edge_agent.serve_config import ModelConfig
+from edge_agent.serving.hosts import HostKind
+
+if TYPE_CHECKING:
+    from edge_agent.cache.key import Origin
+    from edge_agent.serve_config import ServeConfig
+    from edge_agent.serving.entry import Entry
+    from edge_agent.serving.hosts import Hosts
+    from edge_agent.workers.work import Loaded
+
+STOP_S: Final = 5.0
+
+
+class Placement:
+    """Places models on hosts, and takes them away.
+
+    Args:
+        hosts: The hosts.
+        origins: What the cache calls each engine.
+        config: What is configured now.
+    """
+
+    def __init__(
+        self, hosts: Hosts, origins: Mapping[str, Origin], config: Callable[[], ServeConfig]
+    ) -> None:
+        self._hosts = hosts
+        self._origins = origins
+        self._config = config
+        self._alone: set[str] = set()
+
+    async def place(self, entry: Entry, engine: str) -> None:
+        """Loads a model on its workers; then it is ready.
+
+        Raises:
+            AgentError: It can't be loaded; it is nowhere then.
+        """
+        host = self._hosts.get(HostKind(engine, self._owner(entry.ref.name)))
+        loaded = await host.load(entry.ref.digest, lambda done: self.queue(entry, done))
+        entry.host, entry.engine, entry.batches = host, engine, loaded.batches
+        entry.origin = self._origins[engine]
+        entry.be("READY")
+
+    async def free(self, entry: Entry) -> None:
+        """Waits until nothing of a model waits or runs, and takes it off its workers."""
+        host, entry.host = entry.host, None
+        if host is not None:
+            await host.unload(entry.ref.digest)
+            await self._hosts.tidy(STOP_S)
+
+    async def drop(self, entry: Entry) -> None:
+        """Takes a model off its workers at once."""
+        host, entry.host = entry.host, None
+        if host is not None:
+            await host.drop(entry.ref.digest)
+            await self._hosts.tidy(STOP_S)
+
+    def isolate(self, name: str) -> None:
+        """Has a model placed on workers of its own from the next time on."""
+        self._alone.add(name)
+
+    def is_alone(self, name: str) -> bool:
+        """Whether a model gets workers of its own."""
+        return self._owner(name) is not None
+
+    def _owner(self, name: str) -> str | None:
+        config = self._config()
+        alone = config.isolation == "bundle" or self._model(name).isolated or name in self._alone
+        return name if alone else None
+
+    def _model(self, name: str) -> ModelConfig:
+        return self._config().models.get(name) or ModelConfig()
+
+    def queue(self, entry: Entry, loaded: Loaded) -> ModelQueueSettings:
+        """Returns the settings of a model's queue."""
+        model = self._model(entry.ref.name)
+        return ModelQueueSettings(
+            batches=loaded.batches,
+            max_batch=model.max_batch,
+            weight=model.weight,
+            run_ms=loaded.run_ms,
+        )

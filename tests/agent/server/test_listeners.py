@@ -1,0 +1,359 @@
+"""Real sockets: with both of uvicorn's protocols and both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from edge_agent.errors import ConfigError
+from edge_agent.server import listeners, protocols, sockets
+from edge_agent.server.listeners import HttpServer, event_loop, listen
+from tests.agent.server.asgi import data
+from tests.agent.server.fakes import FakeService
+
+HTTPTOOLS = pytest.importorskip("httptools") and protocols.protocol()
+INFER = b'{"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}'
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a path that is short enough for a socket's name."""
+    made = Path(tempfile.mkdtemp(prefix="ea", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(params=["httptools", "h11"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "h11":
+        monkeypatch.setattr(listeners, "protocol", lambda: protocols.LimitedH11)
+    return str(request.param)
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, event_loop], ids=["asyncio", "fastest"])
+def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    def call(work: Any) -> Any:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(work)
+
+    return call
+
+
+class Served(NamedTuple):
+    """A server with what stands behind it."""
+
+    server: HttpServer
+    service: FakeService
+    path: Path
+
+    async def connect(self) -> Client:
+        return Client(*await asyncio.open_unix_connection(str(self.path)))
+
+
+class Client:
+    """A connection, used by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, head: str, body: bytes = b"") -> None:
+        self.writer.write(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
+
+    async def receive(self) -> tuple[int, dict[str, str], bytes]:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        fields = (line.partition(": ") for line in head[1:] if line)
+        headers = {name.lower(): value for name, _, value in fields}
+        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        return int(head[0].split()[1]), headers, body
+
+    async def ask(self, head: str, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
+        self.send(head, body)
+        return await self.receive()
+
+    async def ended(self) -> bool:
+        try:
+            return await self.reader.read() == b""
+        except ConnectionResetError:  # it was ended before all that was sent was read
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, max_connections: int = 8) -> AsyncIterator[Served]:
+    service = FakeService()
+    path = folder / "data.sock"
+    server = HttpServer([listen(data(service), path)], max_connections)
+    await server.start()
+    try:
+        yield Served(server, service, path)
+    finally:
+        await server.stop(0.0)
+
+
+LIVE = "GET /v2/health/live HTTP/1.1\nHost: x"
+
+
+def infer(body: bytes = INFER, more: str = "") -> tuple[str, bytes]:
+    head = f"POST /v2/models/demo%2Fopen/infer HTTP/1.1\nHost: x\nContent-Length: {len(body)}"
+    return head + more, body
+
+
+def test_it_answers_and_knows_its_peer(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            assert (await client.ask(LIVE))[0] == 200
+            status, headers, _ = await client.ask(*infer())
+            assert status == 200
+            assert {"server", "date"}.isdisjoint(headers)
+            assert one.service.calls[0].tenant == f"uid:{os.geteuid()}"
+            client.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [100, 70_000, 1_100_000, 3_000_000])
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_bodies_of_all_sizes_arrive_whole(
+    kind: str, run: Any, folder: Path, size: int, is_chunked: bool
+) -> None:
+    body = INFER + b" " * size
+
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            for _ in range(2):
+                if is_chunked:
+                    head = infer()[0].rpartition("\n")[0] + "\nTransfer-Encoding: chunked"
+                    client.send(head, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+                else:
+                    client.send(*infer(body))
+                assert (await client.receive())[0] == 200
+            client.close()
+
+    run(scenario())
+
+
+def test_a_client_that_waits_for_permission_gets_it(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            client.send(infer(more="\nExpect: 100-continue")[0])
+            assert (await client.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+            client.writer.write(INFER)
+            assert (await client.receive())[0] == 200
+            client.close()
+
+            client = await one.connect()
+            head = "POST /nowhere HTTP/1.1\nHost: x\nContent-Length: 5\nExpect: 100-continue"
+            status, headers, _ = await client.ask(head)
+            assert (status, headers["connection"]) == (404, "close")
+            assert await client.ended()
+            client.close()
+
+    run(scenario())
+
+
+def test_a_client_that_goes_away_cancels_its_call(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            one.service.gate = asyncio.Event()
+            client = await one.connect()
+            client.send(*infer(INFER + b" " * 100_000))
+            await one.service.entered.wait()
+            client.close()
+            await one.service.cancelled.wait()
+            again = await one.connect()
+            assert (await again.ask(LIVE))[0] == 200
+            again.close()
+
+    run(scenario())
+
+
+def test_stop_lets_calls_finish_and_takes_no_more(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            one.service.gate = asyncio.Event()
+            busy, idle = await one.connect(), await one.connect()
+            assert (await idle.ask(LIVE))[0] == 200
+            busy.send(*infer())
+            await one.service.entered.wait()
+            assert one.server.in_flight == 1
+            stopping = asyncio.create_task(one.server.stop(30.0))
+            assert await idle.ended()
+            assert not one.path.exists()
+            with pytest.raises(OSError, match="."):
+                await one.connect()
+            one.service.gate.set()
+            status, headers, _ = await busy.receive()
+            assert (status, headers["connection"]) == (200, "close")
+            await stopping
+            busy.close()
+            idle.close()
+
+    run(scenario())
+
+
+def test_calls_that_outlast_the_drain_are_told_so(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            one.service.gate = asyncio.Event()
+            client = await one.connect()
+            client.send(*infer())
+            await one.service.entered.wait()
+            await one.server.stop(0.01)
+            status, _, body = await client.receive()
+            assert status == 503
+            assert b"StoppingError" in body
+            assert one.service.cancelled.is_set()
+            client.close()
+
+    run(scenario())
+
+
+def test_too_many_connections_are_told_so(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder, max_connections=1) as one:
+            first = await one.connect()
+            assert (await first.ask(LIVE))[0] == 200
+            second = await one.connect()
+            status, headers, _ = await second.receive()
+            assert (status, headers["retry-after"]) == (503, "1")
+            assert await second.ended()
+            assert (await first.ask(LIVE))[0] == 200
+            first.close()
+            second.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_head_without_end_is_refused(kind: str, run: Any, folder: Path, is_whole: bool) -> None:
+    if is_whole and kind == "h11":
+        pytest.skip("h11 bounds what is incomplete; more than a read's worth can't be whole")
+
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            long = "x" * (protocols.MAX_HEAD_BYTES + 1)
+            client.writer.write(f"GET /v2 HTTP/1.1\r\nHost: x\r\nLong: {long}".encode())
+            client.writer.write(b"\r\n\r\n" if is_whole else b"")
+            status, headers, _ = await client.receive()
+            assert status in (400, 431)
+            assert headers["content-type"] == "application/json"
+            client.close()
+
+    run(scenario())
+
+
+def test_what_is_no_http_is_told_so_in_json(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            client.writer.write(b"\x16\x03\x01 hello\r\n\r\n")
+            status, headers, _ = await client.receive()
+            assert (status, headers["content-type"]) == (400, "application/json")
+            client.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /v2 HTT", b"GET /v2 HTTP/1.1\r\nHost: x\r\n"])
+def test_a_connection_that_doesnt_get_on_is_closed(
+    kind: str, run: Any, folder: Path, begun: bytes
+) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            one.server._limits.idle_s = 0.01
+            client = await one.connect()
+            client.writer.write(begun)
+            assert await client.ended()
+            client.close()
+
+    run(scenario())
+
+
+def test_a_call_may_take_longer_than_idleness(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            one.server._limits.idle_s = 0.001
+            one.service.gate = asyncio.Event()
+            client = await one.connect()
+            client.send(*infer())
+            await one.service.entered.wait()
+            asyncio.get_running_loop().call_later(0.05, one.service.gate.set)
+            assert (await client.receive())[0] == 200
+            client.close()
+
+    run(scenario())
+
+
+def test_requests_in_a_row_are_answered_in_a_row(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            client.send(*infer())
+            client.send(LIVE)
+            client.send("HEAD /v2 HTTP/1.1\nHost: x\nConnection: close")
+            assert (await client.receive())[2].startswith(b'{"model_name"')
+            assert (await client.receive())[2] == b'{"live":true}'
+            assert (await client.reader.read()).startswith(b"HTTP/1.1 200")
+            client.close()
+
+    run(scenario())
+
+
+def test_a_socket_appears_with_its_rights(folder: Path) -> None:
+    path = folder / "data.sock"
+    group = stat.S_ISREG(0) or os.getegid()
+    made = sockets.unix_socket(path)
+    facts = path.stat()
+    assert stat.S_ISSOCK(facts.st_mode)
+    assert stat.S_IMODE(facts.st_mode) == 0o660
+    assert facts.st_gid == group
+    assert [one.name for one in folder.iterdir()] == ["data.sock"]
+    made.close()
+
+
+def test_a_dead_daemons_socket_is_replaced_a_living_ones_is_not(folder: Path) -> None:
+    path = folder / "data.sock"
+    sockets.unix_socket(path).close()
+    assert path.exists()
+    living = sockets.unix_socket(path)
+    with pytest.raises(ConfigError, match="another daemon"):
+        sockets.unix_socket(path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+    living.close()
+
+
+def test_what_cant_be_listened_on_is_an_error_of_the_configuration(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="too long"):
+        sockets.unix_socket(folder / ("x" * 108))
+    with pytest.raises(ConfigError, match="no group"):
+        sockets.unix_socket(folder / "a.sock", "no-such-group-here")
+    assert list(folder.iterdir()) == []
+    with pytest.raises(ConfigError):
+        sockets.unix_socket(folder / "none" / "a.sock")
+
+
+def test_the_folder_of_sockets_is_the_daemons(folder: Path) -> None:
+    made = folder / "run" / "edge-agent"
+    sockets.folder(made)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o755
+    made.chmod(0o777)
+    with pytest.raises(ConfigError):
+        sockets.folder(made)
