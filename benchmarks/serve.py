@@ -56,7 +56,7 @@ def main() -> None:
         os.environ.pop(variable, None)
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as the agent does: for all
     if os.getloadavg()[0] > _BUSY:
-        print("the machine is busy with other work: figures will be rough", file=sys.stderr)
+        print("the machine seems busy with other work: figures would be rough", file=sys.stderr)
     processes.pin(processes.LOAD_CPU)
     rows: list[Row] = []
     for name in options.only:

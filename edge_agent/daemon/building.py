@@ -89,7 +89,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
     selection = _selection(settings)
     life_cycle = LifeCycle(table, placement, settings, selection, meter, tasks, give_back)
     faults = Faults(table, life_cycle, placement, tasks, _log)
-    cache = ResultCache(config.state_dir / "cache.sqlite3", settings.cache)
+    cache = ResultCache(config.cache_file, settings.cache)
     answering = Answering(table, life_cycle, cache, meter, lambda: settings.serve)
     reconciler = Reconciler(
         table,

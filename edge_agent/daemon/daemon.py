@@ -87,7 +87,7 @@ class Daemon:
         _LOG.info("listening", extra={"socket": str(settings.config.data_socket)})
         caching = tasks.create_task(rooms.cache.run())
         beginning = tasks.create_task(self._begin(rooms))
-        tasks.create_task(Watchdog(self._notifier, rooms.hosts, settings.serve.canary_s).run())
+        tasks.create_task(Watchdog(self._notifier, rooms.hosts, lambda: settings.serve).run())
         tasks.create_task(rooms.reconciler.run())
         tasks.create_task(rooms.unloading.run())
         tasks.create_task(self._reload_when_told(rooms, in_force))

@@ -49,7 +49,10 @@ class DesiredFile:
         """Keeps it durably.
 
         Raises:
-            OSError: It can't be written.
+            StoreError: It can't be written; what was kept before still is.
         """
-        private_folder(self._folder, 0o700)
-        write_durably(self._file, msgspec.json.encode(desired), 0o600)
+        try:
+            private_folder(self._folder, 0o700)
+            write_durably(self._file, msgspec.json.encode(desired), 0o600)
+        except OSError as error:
+            raise StoreError(f"can't be written: {error.strerror}", path=str(self._file)) from error

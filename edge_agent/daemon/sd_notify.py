@@ -23,7 +23,7 @@ class Notifier:
         self._address = environment.get("NOTIFY_SOCKET", "")
         microseconds = environment.get("WATCHDOG_USEC", "")
         process = environment.get("WATCHDOG_PID") or str(os.getpid())
-        wanted = microseconds.isdigit() and process == str(os.getpid())
+        wanted = process == str(os.getpid()) and microseconds.isdecimal() and int(microseconds) > 0
         self.watchdog_s = int(microseconds) / 1e6 if wanted else None
 
     def ready(self) -> None:

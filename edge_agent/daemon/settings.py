@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
 
 from edge_agent.app import Agent
 from edge_agent.serve_config import CacheConfig, ServeConfig
@@ -60,6 +63,8 @@ class Settings:
     def take(self, config: AgentConfig, notify: Notify) -> list[str]:
         """Puts a configuration, and the keyring as it is now, in force.
 
+        Keys that need a restart keep the value that the daemon was started with.
+
         Args:
             config: A valid one.
             notify: Told of what could not be kept.
@@ -71,17 +76,16 @@ class Settings:
             ConfigError: The keyring can't be read; the old ones stay in force.
             edge_signing.errors.KeyringError: It is malformed; the old ones stay in force.
         """
-        agent = Agent(config, notify)
+        before, old, new = self.config, self.serve, config.serve or ServeConfig()
+        tcp = old.tcp and new.tcp and structs.replace(old.tcp, tokens_file=new.tcp.tokens_file)
+        serve = structs.replace(new, **_those(old, _NEED_A_RESTART), tcp=tcp or old.tcp)
+        agent = Agent(structs.replace(config, **_those(before, _AGENT_KEYS), serve=serve), notify)
         agent.keyring  # noqa: B018 - read now, so that a broken one changes nothing
-        before, old = self.config, self.serve
         self.agent = agent
-        changed = [key for key in _AGENT_KEYS if getattr(before, key) != getattr(config, key)]
-        new = self.serve
-        changed += [
-            f"serve.{key}" for key in _NEED_A_RESTART if getattr(old, key) != getattr(new, key)
-        ]
-        return changed + (["serve.tcp"] if _address(old) != _address(new) else [])
+        waiting = [key for key in _AGENT_KEYS if getattr(before, key) != getattr(config, key)]
+        keys = (*_NEED_A_RESTART, "tcp")
+        return waiting + [f"serve.{k}" for k in keys if getattr(serve, k) != getattr(new, k)]
 
 
-def _address(serve: ServeConfig) -> object:
-    return serve.tcp and (serve.tcp.address, serve.tcp.port)
+def _those(table: AgentConfig | ServeConfig, keys: Sequence[str]) -> dict[str, Any]:
+    return {key: getattr(table, key) for key in keys}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from edge_agent.daemon.sd_notify import Notifier
+    from edge_agent.serve_config import ServeConfig
     from edge_agent.serving.hosts import Hosts
 
 # A worker that can't prove itself is replaced long before; that it isn't means nobody looks.
 _PROOFS_MISSED: Final = 6
+_LOAD_S: Final = 60.0  # a worker that loads a model is at work for so long, and one that runs too
 
 
 class Watchdog:
@@ -23,13 +26,13 @@ class Watchdog:
     Args:
         notifier: Whom to tell.
         hosts: The workers.
-        canary_s: How often each of them must prove itself, in seconds.
+        config: What is configured now.
     """
 
-    def __init__(self, notifier: Notifier, hosts: Hosts, canary_s: float) -> None:
+    def __init__(self, notifier: Notifier, hosts: Hosts, config: Callable[[], ServeConfig]) -> None:
         self._notifier = notifier
         self._hosts = hosts
-        self._patience_s = max(60.0, canary_s * _PROOFS_MISSED)
+        self._config = config
 
     async def run(self) -> None:
         """Feeds it, for ever; returns at once where there is none."""
@@ -42,8 +45,10 @@ class Watchdog:
 
     def is_alive(self, now: float) -> bool:
         """Whether every worker that is there has proved itself lately."""
+        config = self._config()
+        patience_s = config.canary_s * _PROOFS_MISSED + _LOAD_S + config.max_run_ms / 1e3
         return all(
-            worker.pid is None or now - worker.last_proof < self._patience_s
+            worker.pid is None or now - worker.last_proof < patience_s
             for host in self._hosts
             for pool in host.pools
             for worker in pool.status().workers

@@ -42,10 +42,6 @@ class Admission:
         self.count = 0
         self.size = 0
 
-    def reconfigure(self, limits: SchedulerLimits) -> None:
-        """Changes the limits."""
-        self._limits = limits
-
     def add(self, entry: Entry) -> None:
         """Counts a job that waits now."""
         held = self._held.get(entry.tenant)

@@ -80,11 +80,6 @@ class Scheduler:
         """Changes what holds for all models; what waits already stays, however much it is."""
         self._limits = limits
         self._admission.limits = limits
-
-    def reconfigure(self, limits: SchedulerLimits) -> None:
-        """Changes what holds for all models; jobs that wait already stay."""
-        self._limits = limits
-        self._admission.reconfigure(limits)
         self.models_changed()
 
     def add_model(self, digest: str, settings: ModelQueueSettings) -> None:

@@ -74,7 +74,7 @@ class _Limited(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """Ends the connection, after the answer that is being made, if there is one."""
-        super().shutdown()  # type: ignore[misc] - of uvicorn's protocols
+        super().shutdown()  # type: ignore[misc]
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.default_headers = [(b"connection", b"close")]
 

@@ -38,6 +38,9 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
 _BASE64: Final = msgspec.json.Decoder(_Base64)
 _ANY: Final = msgspec.json.Decoder(Any)
 
+# What JSON of a number, a truth value, a list or an object begins with.
+_VALUES: Final = b"-0123456789tf[{"
+
 _Row = dict[str, bytes]
 
 
@@ -61,7 +64,10 @@ def read(
     if (asked.instances is UNSET) == (asked.inputs is UNSET):
         raise BadInputError("either instances or inputs is needed")
     if not isinstance(asked.inputs, UnsetType):
-        rows = _columns(bytes(asked.inputs), description)
+        text = bytes(asked.inputs)
+        if text[:1] not in (b"{", b"["):
+            raise BadInputError("inputs must be a list, or columns by name")
+        rows = _columns(text, description)
     else:
         assert not isinstance(asked.instances, UnsetType)  # noqa: S101 - one of them is there
         rows = [_row(bytes(one), description) for one in asked.instances]
@@ -117,6 +123,8 @@ def _query(rows: list[_Row], description: ModelDescription) -> Query:
         values = [row[name] for row in rows if name in row]
         if len(values) < len(rows) or any(len(row) != len(rows[0]) for row in rows):
             raise BadInputError("the instances name different inputs")
+        if any(one[0] not in _VALUES for one in values):
+            raise BadInputError(f"input {name!r} takes numbers, lists of them, or base64")
         if values[0][:1] == b"{":
             images.extend(_image(one, spec, description) for one in values)
         else:

@@ -75,30 +75,48 @@ class Answering:
 
     async def infer(self, call: Call) -> Reply:
         """Answers a call, and counts it; for errors see `Service.infer`."""
-        started = perf_counter()
+        started, arrived = perf_counter(), monotonic()
+        entry: Entry | None = None
+        reply: Reply | None = None
         try:
-            entry = self._registry.find(call.model, call.version)
+            while reply is None:
+                entry = self._registry.find(call.model, call.version)
+                reply = await self._answer(_Way(call, entry, self._deadline(call, entry, arrived)))
         except AgentError as error:
-            self._meter.failed("", "", error)
+            self._count_failure(entry, error, perf_counter() - started)
             raise
-        try:
-            with entry.used():
-                reply = await self._once(_Way(call, entry, self._deadline(call, entry)))
-        except AgentError as error:
-            statistics.count_failure(entry.statistics, perf_counter() - started)
-            self._meter.failed(entry.ref.name, entry.ref.version, error)
-            raise
+        assert entry is not None  # noqa: S101 - it has answered
         total_s = perf_counter() - started
         rows = _rows(call, entry)
         statistics.count(entry.statistics, reply, rows, total_s)
         self._meter.answered(reply, call.priority, rows, total_s)
         return reply
 
-    def _deadline(self, call: Call, entry: Entry) -> float:
+    def _count_failure(self, entry: Entry | None, error: AgentError, total_s: float) -> None:
+        if entry is None:
+            self._meter.failed("", "", error)
+            return
+        statistics.count_failure(entry.statistics, total_s)
+        self._meter.failed(entry.ref.name, entry.ref.version, error)
+
+    def _deadline(self, call: Call, entry: Entry, arrived: float) -> float:
         if call.deadline is not None:
             return call.deadline
         promised = entry.description.contract.deadline_ms
-        return monotonic() + (promised or self._config().default_deadline_ms) / 1e3
+        return arrived + (promised or self._config().default_deadline_ms) / 1e3
+
+    async def _answer(self, way: _Way) -> Reply | None:
+        """Has a version answer; None where another took its place before it could."""
+        call, entry, _ = way
+        try:
+            if entry.state == "UNLOADING":  # else it would never be done
+                raise not_ready(entry)
+            with entry.used():
+                return await self._once(way)
+        except ModelNotReadyError:
+            if self._registry.find(call.model, call.version) is entry:
+                raise
+            return None
 
     async def _once(self, way: _Way) -> Reply:
         """A call that is sent again with its idempotency key gets the reply of the first time."""
@@ -156,7 +174,7 @@ class Answering:
     async def _awake(self, way: _Way) -> None:
         """Waits until a version is ready that can be: it rests, or moves to other workers."""
         entry = way.entry
-        if entry.host is not None and entry.state in ("READY", "UNLOADING"):
+        if entry.can_answer:
             return
         if not entry.wakes and entry.state != "LOADING":
             raise not_ready(entry)

@@ -106,15 +106,17 @@ def convert(value: Any, place: str) -> Desired:
 
 
 class Served(Struct, frozen=True):
-    """What is served of one model now.
+    """What there is of one model now.
 
     Attributes:
-        live: Version and digest of the live one.
-        others: Versions beside it.
+        live: Version and digest of the live one; None where it doesn't answer.
+        ready: All versions that answer.
+        known: All versions, those that failed included.
     """
 
-    live: tuple[str, str]
-    others: frozenset[str] = frozenset()
+    live: tuple[str, str] | None
+    ready: frozenset[str]
+    known: frozenset[str]
 
 
 def plan(
@@ -135,25 +137,27 @@ def plan(
     names = {model.name for model in desired.models}
     for name, have in served.items():
         if name not in names:
-            steps += [Step("unload", name, v) for v in (have.live[0], *sorted(have.others))]
+            live = have.live[0] if have.live else None
+            steps += [Step("unload", name, v) for v in sorted(have.known, key=lambda v: v != live)]
     return steps + _alias_steps(desired.targets(), aliases)
 
 
 def _of(
     model: DesiredModel, served: Mapping[str, Served], active: Mapping[str, tuple[str, str]]
 ) -> list[Step]:
-    have = served.get(model.name)
-    live = have.live if have else None
+    have = served.get(model.name, Served(None, frozenset(), frozenset()))
+    live = have.live
     wanted = active.get(model.name) if model.version is None else None
     is_live = live is not None and (
         live[0] == model.version if model.version else live == wanted or wanted is None
     )
-    there = have.others if have else frozenset()
-    adds = [Step("add", model.name, v) for v in model.also if v not in there]
+    adds = [Step("add", model.name, v) for v in model.also if v not in have.ready]
     before = live[0] if live else None
     loads = [] if is_live else [Step("load", model.name, model.version, before)]
-    keep = set(model.also) | {model.version}
-    return adds + loads + [Step("unload", model.name, v) for v in sorted(there) if v not in keep]
+    # What is live now stays so until the load has succeeded, and ends then.
+    keep = {*model.also, model.version, before, wanted[0] if wanted else None}
+    ends = [Step("unload", model.name, v) for v in sorted(have.known) if v not in keep]
+    return adds + loads + ends
 
 
 def _alias_steps(

@@ -28,6 +28,8 @@ class Entry:
         state: READY only while calls are routed to it.
         reason: Why it isn't ready.
         wakes: Whether a call loads it again where it isn't ready.
+        sleeps_until: Before that no call does so, for it failed; on the clock of
+            ``time.monotonic``.
         engine: Which engine runs it.
         origin: What the cache calls the engine that answers.
         pipeline_digest: Of its pre- and post-processing.
@@ -44,6 +46,7 @@ class Entry:
         self.state: State = "LOADING"
         self.reason = "it is being loaded"
         self.wakes = False
+        self.sleeps_until = 0.0
         self.engine = ""
         self.origin = Origin("", ())
         self.host: Host | None = None
@@ -57,6 +60,16 @@ class Entry:
     def be(self, state: State, reason: str = "", *, wakes: bool = False) -> None:
         """Changes its state."""
         self.state, self.reason, self.wakes = state, reason, wakes
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether calls that it has taken are answered: also those before another's turn."""
+        return self.host is not None and self.state in ("READY", "UNLOADING")
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether calls are answered, though it may have to be loaded again for them."""
+        return self.state == "READY" or (self.wakes and monotonic() >= self.sleeps_until)
 
     @property
     def is_used(self) -> bool:

@@ -57,11 +57,13 @@ class Faults:
         if entry is None or entry.state != "READY":
             return
         faults = self._count(entry.ref.name)
-        if not self._placement.is_alone(entry.ref.name):
+        if entry.host is not None and entry.host.kind.owner is None:
             if faults >= SHARED_FAULTS:
-                self._do(self._isolate(entry))
+                self._isolate(entry)
         elif faults >= OWN_FAULTS:
+            self._times.pop(entry.ref.name, None)
             told = f"its worker failed {faults} times in {WINDOW_S:.0f} s, last: {reason}"
+            self._log("model_failed", model=entry.ref.name, reason=told)
             self._do(self._life_cycle.fail(entry, told))
 
     def on_model_lost(self, digest: str, error: Exception) -> None:
@@ -75,12 +77,12 @@ class Faults:
         """A worker was replaced, and nobody noticed."""
         self._log("worker_recycled", reason=reason)
 
-    async def _isolate(self, entry: Entry) -> None:
+    def _isolate(self, entry: Entry) -> None:
         self._placement.isolate(entry.ref.name)
         self._times.pop(entry.ref.name, None)
         why = "it broke shared workers, and gets some of its own"
         self._log("model_isolated", model=entry.ref.name, reason=why)
-        await self._life_cycle.fail(entry, why, wakes=True)
+        self._do(self._life_cycle.fail(entry, why, wakes=True))
 
     def _count(self, name: str) -> int:
         times, now = self._times[name], monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from edge_agent.errors import WorkerFailedError
+from edge_agent.errors import AgentError
 
 if TYPE_CHECKING:
     from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits
@@ -60,8 +61,7 @@ class Host:
         except BaseException:
             self.models.discard(digest)
             for pool in done:
-                with suppress(WorkerFailedError):
-                    await pool.unload(digest)
+                await _unload(pool, digest)
             raise
         self.scheduler.add_model(digest, settings(loaded))
         return loaded
@@ -79,8 +79,7 @@ class Host:
         """Frees a model; what waits for it fails with a `ModelNotReadyError`."""
         self.scheduler.remove_model(digest)
         for pool in self.pools:
-            with suppress(WorkerFailedError):  # then it is freed with the worker
-                await pool.unload(digest)
+            await _unload(pool, digest)
         self.models.discard(digest)
 
 
@@ -116,18 +115,20 @@ class Hosts:
         Args:
             deadline_s: How long a worker may take to end, in seconds.
         """
-        for host in self:
-            if not host.models:
-                del self._hosts[host.kind]
-                await _stop(host, deadline_s)
+        await self._stop([host for host in self if not host.models], deadline_s)
 
     async def stop(self, deadline_s: float) -> None:
         """Stops all of them."""
-        for host in self:
+        await self._stop(list(self), deadline_s)
+
+    async def _stop(self, hosts: Sequence[Host], deadline_s: float) -> None:
+        for host in hosts:  # all at once: somebody else may tidy up while this one waits
             del self._hosts[host.kind]
-            await _stop(host, deadline_s)
+        pools = [pool for host in hosts for pool in host.pools]
+        await asyncio.gather(*(pool.stop(deadline_s) for pool in pools))
 
 
-async def _stop(host: Host, deadline_s: float) -> None:
-    for pool in host.pools:
-        await pool.stop(deadline_s)
+async def _unload(pool: Pool, digest: str) -> None:
+    """Frees a model; where its worker fails over that, it is freed with the worker."""
+    with suppress(AgentError):
+        await pool.unload(digest)

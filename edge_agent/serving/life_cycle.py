@@ -11,9 +11,18 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol
 
-from edge_agent.errors import AgentError, ModelNotFoundError, ModelNotReadyError
+from edge_agent.errors import (
+    AgentError,
+    BadInputError,
+    EngineUnavailableError,
+    GoldenMismatchError,
+    MismatchError,
+    ModelNotFoundError,
+    ModelNotReadyError,
+)
 from edge_agent.serving import model_files
 from edge_agent.serving.entry import Entry
 from edge_signing.errors import SigningError
@@ -26,6 +35,18 @@ if TYPE_CHECKING:
     from edge_agent.telemetry.metrics import Meter
     from edge_agent.types import ModelRef
     from edge_agent.workers.work import ModelFiles
+
+
+# What the same bytes will fail over again; of anything else a later call may find it healed.
+_LASTING: Final = (
+    BadInputError,
+    EngineUnavailableError,
+    GoldenMismatchError,
+    MismatchError,
+    ModelNotFoundError,
+    SigningError,
+)
+_WAKE_AGAIN_S: Final = 15.0
 
 
 class Bundles(Protocol):
@@ -69,7 +90,8 @@ class LifeCycle:
         self._tasks = tasks
         self._relieve = relieve
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._waking: dict[str, asyncio.Task[None]] = {}
+        self._waking: dict[Entry, asyncio.Task[None]] = {}
+        self._ending: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
         self._parts: dict[str, tuple[ModelRef, str]] = {}
 
     async def load(
@@ -87,13 +109,13 @@ class LifeCycle:
             reference = f"{name}@{version}" if version else name
             bundle = await asyncio.to_thread(self._bundles.open, reference)
             with closing(bundle):
-                entry = self._registry.loaded(bundle.ref.digest)
+                entry = await self._known(bundle.ref.digest)
                 entry = entry or Entry(bundle.ref, bundle.description)
                 await self._start(entry, bundle)
             put = self._registry.make_live if is_live else self._registry.put
             for old in put(entry):
                 if old.ref.version == entry.ref.version or old.ref.version not in keep:
-                    self._retire(old)
+                    self._end_soon(old, "another version took its place")
             return entry
 
     async def unload(self, entry: Entry, reason: str = "it was unloaded") -> None:
@@ -105,8 +127,7 @@ class LifeCycle:
         async with self._locks[entry.ref.name]:
             if entry not in self._registry:
                 raise ModelNotFoundError(f"{entry.ref.name} {entry.ref.version} isn't loaded")
-            entry.be("UNLOADING", reason)
-            await self._end(entry)
+            await asyncio.wait({self._end_soon(entry, reason)})
 
     async def rest(self, entry: Entry, reason: str) -> None:
         """Frees a version that nobody uses; the next call for it loads it again."""
@@ -117,8 +138,9 @@ class LifeCycle:
 
     async def fail(self, entry: Entry, reason: str, *, wakes: bool = False) -> None:
         """Takes a version out of service at once; calls that wait for it fail, or wake it."""
+        host = entry.host
         async with self._locks[entry.ref.name]:
-            if entry.state == "READY":
+            if entry.state == "READY" and entry.host is host:  # not if it was placed anew
                 entry.be("UNAVAILABLE", reason, wakes=wakes)
                 await self._placement.drop(entry)
 
@@ -132,21 +154,21 @@ class LifeCycle:
         Raises:
             ModelNotReadyError: It isn't ready by then, or can't be loaded.
         """
-        task = self._waking.get(entry.ref.digest)
+        if monotonic() < entry.sleeps_until:
+            raise not_ready(entry)
+        task = self._waking.get(entry)
         if task is None:
-            task = self._tasks.create_task(self._wake(entry))
-            self._waking[entry.ref.digest] = task
-            task.add_done_callback(lambda _: self._waking.pop(entry.ref.digest, None))
+            task = self._waking[entry] = self._tasks.create_task(self._wake(entry))
         await asyncio.wait({task}, timeout=timeout_s)
-        if entry.state != "READY":
+        if not entry.can_answer:
             raise not_ready(entry)
 
     async def recheck(self, entry: Entry) -> None:
         """Ends a version that can't be trusted any more, such as after a change of the keyring."""
         try:
             (await asyncio.to_thread(self._bundles.reopen, entry.ref)).close()
-        except (AgentError, SigningError) as error:
-            await self.fail(entry, str(error))
+        except (AgentError, SigningError, OSError) as error:
+            await self.fail(entry, str(error), wakes=not isinstance(error, _LASTING))
 
     async def files(self, digest: str) -> ModelFiles:
         """Verifies a bundle again for a worker; implements `workers.work.OpenModel`.
@@ -171,14 +193,17 @@ class LifeCycle:
         """Makes a version ready, if it isn't; one that never was is known as failed then."""
         if entry.state == "READY":
             return
-        entry.be("LOADING", "it is being loaded")
+        entry.be("LOADING", "it is being loaded", wakes=entry.wakes)
+        engine = entry.engine
         if entry.ref.version not in self._registry.versions(entry.ref.name):
             self._registry.put(entry)  # known, though it doesn't answer yet
         try:
             part = await self._selection.choose(bundle)
             self._parts[entry.ref.digest] = (entry.ref, part.engine)
             await self._placement.place(entry, part.engine)
-            self._meter.remember(entry.ref.name, entry.ref.version, part.engine)
+            if engine != part.engine:  # what only rested goes on with its counters
+                self._meter.remember(entry.ref.name, entry.ref.version, part.engine)
+            entry.last_used, entry.sleeps_until = monotonic(), 0.0
             self._relieve()
         except BaseException as error:
             self._parts.pop(entry.ref.digest, None)
@@ -188,27 +213,50 @@ class LifeCycle:
     async def _wake(self, entry: Entry) -> None:
         """Never raises: who waits looks at the entry."""
         async with self._locks[entry.ref.name]:
-            if entry not in self._registry:
-                return
             try:
-                bundle = await asyncio.to_thread(self._bundles.reopen, entry.ref)
-                with closing(bundle):
-                    await self._start(entry, bundle)
+                if entry.wakes and entry in self._registry:
+                    bundle = await asyncio.to_thread(self._bundles.reopen, entry.ref)
+                    with closing(bundle):
+                        await self._start(entry, bundle)
             except (AgentError, SigningError, OSError) as error:
-                entry.be("UNAVAILABLE", str(error))
+                may_heal = not isinstance(error, _LASTING)
+                entry.be("UNAVAILABLE", str(error), wakes=may_heal)
+                entry.sleeps_until = monotonic() + _WAKE_AGAIN_S
+            finally:
+                del self._waking[entry]
 
-    def _retire(self, entry: Entry) -> None:
-        entry.be("UNLOADING", "another version took its place")
-        self._tasks.create_task(self._end(entry))
+    async def _known(self, digest: str) -> Entry | None:
+        """Returns the entry of a bundle; one that only drains yet goes on instead of ending."""
+        entry, ending = self._ending.get(digest, (None, None))
+        if entry is not None and entry.can_answer:
+            entry.be("READY")
+            return entry
+        if ending is not None:
+            await asyncio.wait({ending})
+        return self._registry.loaded(digest)
+
+    def _end_soon(self, entry: Entry, reason: str) -> asyncio.Task[None]:
+        entry.be("UNLOADING", reason)
+        _, ending = self._ending.get(entry.ref.digest, (None, None))
+        if ending is None:
+            ending = self._tasks.create_task(self._end(entry))
+            self._ending[entry.ref.digest] = entry, ending
+        return ending
 
     async def _end(self, entry: Entry) -> None:
-        await self._free(entry)
-        self._registry.remove(entry)
-        if not self._registry.versions(entry.ref.name).get(entry.ref.version):
-            self._meter.forget(entry.ref.name, entry.ref.version)
+        try:
+            if entry.host is not None:  # else who waits for it waits for nothing
+                await entry.unused()
+            if entry.state != "UNLOADING":
+                return  # it was loaded again meanwhile
+            await self._free(entry)
+            self._registry.remove(entry)
+            if not self._registry.versions(entry.ref.name).get(entry.ref.version):
+                self._meter.forget(entry.ref.name, entry.ref.version)
+        finally:
+            del self._ending[entry.ref.digest]
 
     async def _free(self, entry: Entry) -> None:
-        await entry.unused()
         await self._placement.free(entry)
         self._parts.pop(entry.ref.digest, None)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
+
+from edge_agent.errors import ModelNotFoundError
 
 if TYPE_CHECKING:
     from edge_agent.calls import Call, Reply
@@ -39,9 +42,7 @@ class Models:
     def is_ready(self) -> bool:
         """See `Service.is_ready`."""
         live = [entry for entry in self._registry if self._registry.status(entry).is_live]
-        return self._reconciler.is_reached and all(
-            one.state == "READY" or one.wakes for one in live
-        )
+        return self._reconciler.is_reached and all(one.is_at_hand for one in live)
 
     def models(self) -> Sequence[ModelStatus]:
         """See `Service.models`."""
@@ -73,4 +74,5 @@ class Models:
         entry = self._registry.find(name, version)
         versions = [entry] if version else list(self._registry.versions(entry.ref.name).values())
         for one in versions:
-            await self._life_cycle.unload(one)
+            with nullcontext() if version else suppress(ModelNotFoundError):  # it went meanwhile
+                await self._life_cycle.unload(one)

@@ -43,7 +43,11 @@ class Placement:
             AgentError: It can't be loaded; it is nowhere then.
         """
         host = self._hosts.get(HostKind(engine, self._owner(entry.ref.name)))
-        loaded = await host.load(entry.ref.digest, lambda done: self.queue(entry, done))
+        try:
+            loaded = await host.load(entry.ref.digest, lambda done: self.queue(entry, done))
+        except BaseException:
+            await self._hosts.tidy(STOP_S)
+            raise
         entry.host, entry.engine, entry.batches = host, engine, loaded.batches
         entry.origin = self._origins[engine]
         entry.be("READY")
@@ -65,10 +69,6 @@ class Placement:
     def isolate(self, name: str) -> None:
         """Has a model placed on workers of its own from the next time on."""
         self._alone.add(name)
-
-    def is_alone(self, name: str) -> bool:
-        """Whether a model gets workers of its own."""
-        return self._owner(name) is not None
 
     def _owner(self, name: str) -> str | None:
         config = self._config()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from edge_agent.errors import AgentError
+from edge_agent.errors import AgentError, ModelNotFoundError
 from edge_agent.serving.desired import SCHEMA, Desired, DesiredModel, Served, Step, plan
 from edge_signing.errors import SigningError
 
@@ -90,7 +91,7 @@ class Reconciler:
             is_dry_run: Whether only to say what it takes.
 
         Raises:
-            OSError: It can't be kept; nothing was changed.
+            StoreError: It can't be kept; nothing was changed.
         """
         async with self._lock:
             if is_dry_run:
@@ -129,10 +130,12 @@ class Reconciler:
         for name in {entry.ref.name for entry in self._registry}:
             live = self._registry.live(name)
             versions = self._registry.versions(name)
-            ready = {v for v, e in versions.items() if e.state == "READY" or e.wakes}
+            known = {v for v, e in versions.items() if e.state != "UNLOADING"}
+            ready = {v for v in known if versions[v].is_at_hand}
+            mine = None
             if live is not None and live.ref.version in ready:
                 mine = (live.ref.version, live.ref.digest)
-                served[name] = Served(mine, frozenset(ready - {live.ref.version}))
+            served[name] = Served(mine, frozenset(ready), frozenset(known))
         return plan(desired, served, await self._installed(), self._registry.aliases)
 
     async def _reach(self, desired: Desired) -> Applied:
@@ -151,8 +154,9 @@ class Reconciler:
 
     async def _take(self, step: Step, also: Sequence[str]) -> None:
         if step.action == "unload":
-            entry = self._registry.find(step.model, step.version)
-            await self._life_cycle.unload(entry, "it is not desired any more")
+            with suppress(ModelNotFoundError):  # somebody else has done so
+                entry = self._registry.find(step.model, step.version)
+                await self._life_cycle.unload(entry, "it is not desired any more")
         elif step.action != "alias":
             is_live = step.action == "load"
             await self._life_cycle.load(step.model, step.version, is_live=is_live, keep=also)

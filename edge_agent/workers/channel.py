@@ -66,11 +66,11 @@ class Channel:
 
         Args:
             command: The command.
-            descriptors: What goes along; the caller may close them at once.
+            descriptors: Files that go along, to be read; the caller may close them at once.
 
         Raises:
             BadInputError: It is too large.
-            OSError: There are no descriptors left for copies.
+            OSError: A file can't be opened once more.
         """
         if self._descriptor < 0:
             return
@@ -103,11 +103,12 @@ class Channel:
             self._socket.close()
 
     def _queue(self, data: bytes, descriptors: Sequence[int]) -> None:
-        # Copies: a caller that gives up closes its own, and the numbers would mean other files.
+        # Opened anew: a caller that gives up closes its own, and the numbers would mean other files.
+        # A plain copy would share its position with all workers, and each could move the others'.
         copies: list[int] = []
         try:
             for one in descriptors:
-                copies.append(os.dup(one))  # noqa: PERF401 - what was copied must be closed
+                copies += (os.open(f"/proc/self/fd/{one}", os.O_RDONLY | os.O_CLOEXEC),)
         except OSError:
             _close(copies)
             raise

@@ -342,8 +342,8 @@ class Slot:
 
 
 def _may_be_innocent(digest: str, worker: Worker) -> bool:
-    """Whether a worker was at work on another model as well when it ended."""
-    return worker.ended.done() and not worker.ended.result().models <= {digest}
+    """Whether a worker was ended by another model, or from outside."""
+    return worker.ended.done() and worker.ended.result().models != {digest}
 
 
 def _all_failed(batch: Batch, error: AgentError) -> Sequence[Outcome]:

@@ -223,15 +223,13 @@ class Worker:
         self._require_running()
         self._memory.reset()
         try:
-            items = tuple(self._item(query) for query in queries)
+            self._running = self._send_batch(digest, queries, timeout_s)
         except BadInputError as error:
             if len(queries) < 2:
                 return [error]
             middle = len(queries) // 2  # together they are too large; each may be small enough
             first = await self.run(digest, queries[:middle], timeout_s)
             return [*first, *await self.run(digest, queries[middle:], timeout_s)]
-        command = RunBatch(self._pending.next_id(), digest, items)
-        self._running = self._send(command, timeout_s, lambda said: self._outcomes(said, queries))
         return await asyncio.shield(self._running)
 
     def kill(
@@ -264,6 +262,13 @@ class Worker:
     def _require_running(self) -> None:
         if self.ended.done():
             raise self.ended.result().error()
+
+    def _send_batch(
+        self, digest: str, queries: Sequence[Query], timeout_s: float
+    ) -> asyncio.Future[list[Outcome]]:
+        items = tuple(self._item(query) for query in queries)
+        command = RunBatch(self._pending.next_id(), digest, items)
+        return self._send(command, timeout_s, lambda said: self._outcomes(said, queries))
 
     def _item(self, query: Query) -> Item:
         put = self._memory.put
@@ -335,8 +340,11 @@ class Worker:
         message = f"the worker {ending(code.result())}"
         if self.ready is None and (said := self._process.last_words()):
             message += f": {said}"
-        hint = _NO_MEMORY if code.result() == -signal.SIGKILL else None
-        self._end("crashed", message, hint=hint)
+        if code.result() == -signal.SIGKILL:
+            # By the kernel or by hand: what it was at work on need not have to do with it.
+            self._end("crashed", message, frozenset(), _NO_MEMORY)
+        else:
+            self._end("crashed", message)
 
     def _end(
         self,

@@ -129,6 +129,10 @@ class Publisher:
         (self.bundle / name).parent.mkdir(parents=True, exist_ok=True)
         (self.bundle / name).write_bytes(data)
 
+    def clear(self) -> None:
+        """Removes the signatures, for other content to be signed."""
+        shutil.rmtree(self.bundle / "signatures", ignore_errors=True)
+
     def sign(self, key: PrivateKey | None = None, name: str = NAME) -> None:
         sign_directory(self.bundle, name, key or self.key, replace=False)
 

@@ -48,7 +48,6 @@ def test_a_client_gets_along(client: str, address: str) -> None:
         timeout=50,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "done"
 
 
 def test_the_openapi_document_is_true(address: str, tmp_path: Path) -> None:

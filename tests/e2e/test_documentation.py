@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import typer
+from msgspec.inspect import DictType, StructType, type_info
 from PIL import Image
 
 from edge_agent import __released__, __version__, config, errors
 from edge_agent.cli import failures
 from edge_agent.cli.main import NOUNS, application
+from edge_agent.serve_config import TABLES
 from edge_signing import errors as signing_errors
 from tests.agent.authoring.quantising import float_models
 
@@ -56,8 +64,38 @@ def test_configuration_key_is_documented(key: str) -> None:
     assert f"| `{key}` |" in text("docs/CONFIGURATION.md")
 
 
+def tables(name: str, info: Any) -> Iterator[tuple[str, Any]]:
+    """A table of config.toml and those inside it; where an owner names them, NAME stands for it."""
+    yield name, info
+    for field in info.fields:
+        for kind in getattr(field.type, "types", [field.type]):
+            if isinstance(kind, StructType):
+                yield from tables(f"{name}.{field.name}", kind)
+            elif isinstance(kind, DictType):
+                yield from tables(f"{name}.{field.name}.NAME", kind.value_type)
+
+
+@pytest.mark.parametrize(
+    ("name", "info"),
+    [one for key, kind in TABLES.items() for one in tables(key, type_info(kind))],
+)
+def test_keys_of_tables_are_documented(name: str, info: Any) -> None:
+    page = text("docs/CONFIGURATION.md")
+    (rows,) = re.findall(
+        rf"^\| key in `\[{re.escape(name)}\]` \|.*\n\|.*\n((?:\|.*\n)+)", page, re.MULTILINE
+    )
+    documented = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", rows, re.MULTILINE))
+    assert list(documented) == [field.name for field in info.fields]
+    for field in info.fields:
+        if isinstance(field.default, str | int | float):
+            shown = field.default
+            number = int(shown) if isinstance(shown, float) and shown.is_integer() else shown
+            assert documented[field.name] == f"`{json.dumps(number)}`", field.name
+
+
 def test_environment_is_documented() -> None:
-    used = set(re.findall(r"EDGE_AGENT_[A-Z_]+", text("edge_agent/config.py")))
+    files = text("edge_agent/config.py") + text("edge_agent/socket_places.py")
+    used = set(re.findall(r"EDGE_AGENT_[A-Z_]+", files))
     assert used <= set(re.findall(r"EDGE_AGENT_[A-Z_]+", text("docs/CONFIGURATION.md")))
 
 
@@ -110,8 +148,12 @@ def test_every_readme_command_runs(environment: dict[str, str], tmp_path: Path) 
     """In order, in a folder that looks like the clone; the checks themselves are running now."""
     for name in ("scripts", "photos", "edge_agent"):
         (tmp_path / name).symlink_to(ROOT / name)
-    for line in readme_commands():
-        if line == "scripts/check" or "python3 -m venv" in line or "~/edge-agent" in line:
+    lines, service = readme_commands(), section_commands("As a service")
+    first = lines.index(service[0])
+    assert lines[first : first + len(service)] == service
+    del lines[first : first + len(service)]  # these have a test of their own
+    for line in lines:
+        if line == "scripts/check" or "~/edge-agent" in line:
             continue
         done = subprocess.run(
             ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True
@@ -119,6 +161,45 @@ def test_every_readme_command_runs(environment: dict[str, str], tmp_path: Path) 
         assert done.returncode == 0, f"{line}\n{done.stderr}"
         if "coffee" in line and " infer " in f" {shlex.join(shlex.split(line))} ":
             assert "espresso" in done.stdout
+
+
+def section_commands(title: str) -> list[str]:
+    command = ["scripts/readme-commands", title]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README asks with curl")
+@pytest.mark.timeout(120)
+def test_service_commands_run(environment: dict[str, str], tmp_path: Path) -> None:
+    """In one shell, as a newcomer pastes them: one runs in the background, and is ended."""
+    for name in ("scripts", "photos"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    lines = section_commands("As a service")
+    assert len([line for line in lines if line.endswith("&")]) == 1
+    assert lines[-1] == "kill $!"
+    log = tmp_path / "log"
+    with log.open("w") as errors, TemporaryDirectory() as short:  # names of sockets are short
+        shell = subprocess.Popen(
+            ["sh", "-ec", "\n".join([*lines, "wait $!"])],
+            cwd=tmp_path,
+            env=environment | {"TMPDIR": short},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            shown, _ = shell.communicate(timeout=100)
+        finally:
+            with suppress(ProcessLookupError):  # what a failed line left behind
+                os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 0, log.read_text()
+    assert shown.count("espresso") == 3
+    assert shown.count(", by the daemon)") == 2
+    assert "+ objects -> demo/efficientnet-lite0" in shown
 
 
 @pytest.mark.timeout(300)
@@ -148,9 +229,7 @@ def test_every_authoring_command_runs(environment: dict[str, str], tmp_path: Pat
 
 def test_install_commands_run_in_the_wheel_test() -> None:
     """They need the network: scripts/smoke-wheel takes them from the README, and CI runs it."""
-    taken = subprocess.run(
-        ["scripts/readme-commands", "Install it"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.splitlines()
+    taken = section_commands("Install it")
     assert len(taken) == 3
     assert taken == [line for line in readme_commands() if "~/" in line]
     assert "scripts/readme-commands 'Install it'" in text("scripts/smoke-wheel")

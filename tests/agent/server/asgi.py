@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from edge_agent.serve_config import ServeConfig
 from edge_agent.server.apps import admin_app, bodies, data_app
 from edge_agent.server.auth import PEER
 from edge_agent.server.replies import App
-from edge_agent.serve_config import ServeConfig
 from edge_agent.serving.service import Service
 from tests.agent.server.fakes import local
 

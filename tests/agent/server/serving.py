@@ -20,7 +20,7 @@ from edge_agent.server.auth import NetworkAccess, Tenants
 from edge_agent.server.listeners import HttpServer, Listener, event_loop, listen
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.agent.server.fakes import FakeService, local  # noqa: E402
+from tests.agent.server.fakes import FakeService, local
 
 
 async def main(kind: str, place: Path) -> None:
@@ -37,7 +37,9 @@ async def main(kind: str, place: Path) -> None:
         listener = Listener(app, sockets.tcp_socket(tcp))
     server = HttpServer([listener], config.max_connections)
     await server.start()
-    print(listener.socket.getsockname()[1] if kind == "tcp" else place, flush=True)
+    port = listener.socket.getsockname()[1] if kind == "tcp" else 0
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)

@@ -138,7 +138,11 @@ def test_pages_without_a_host_are_refused(tmp_path: Path, origin: str) -> None:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_there_is_exactly_one_host(tmp_path: Path, count: int) -> None:
-    scope = {"headers": [(b"host", b"127.0.0.1")] * count, "state": {}, "server": None}
+    scope: dict[str, Any] = {
+        "headers": [(b"host", b"127.0.0.1")] * count,
+        "state": {},
+        "server": None,
+    }
     with pytest.raises(BadInputError):
         access(tmp_path).caller(scope, {})
 

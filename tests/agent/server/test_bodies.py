@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -113,7 +113,9 @@ def test_packed_requests_are_unpacked(coding: str) -> None:
     service = FakeService()
     document = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
     plain = json.dumps(document).encode()
-    packed = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[coding.lower()]
+    ways: dict[str, Callable[[bytes], bytes]]
+    ways = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}
+    packed = ways[coding.lower()]
     got = asked(data(service), "POST", PATH, packed(plain), {"Content-Encoding": coding})
     assert got.status == 200
     assert service.calls[0].query.tensors[0].shape == (1, 1)
@@ -153,8 +155,9 @@ def test_replies_are_packed_as_the_client_likes(accepted: bytes, coding: bytes |
     reply = Reply(plain)
     pack(reply, accepted)
     assert dict(reply.headers).get(b"content-encoding") == coding
-    unpack = {None: bytes, b"gzip": gzip.decompress, b"deflate": zlib.decompress}[coding]
-    assert unpack(reply.body) == plain
+    ways: dict[bytes | None, Callable[[bytes], bytes]]
+    ways = {None: bytes, b"gzip": gzip.decompress, b"deflate": zlib.decompress}
+    assert ways[coding](reply.body) == plain
 
 
 def test_small_replies_and_those_on_this_machine_arent_packed() -> None:

@@ -11,8 +11,8 @@ import pytest
 from edge_agent.answers import SCHEMA
 from edge_agent.errors import ImageError
 from tests.agent.server.asgi import Got, asked, data
-from tests.agent.server.fakes import DIGEST, FakeService, status
 from tests.agent.server.fakes import COLOUR as MODEL
+from tests.agent.server.fakes import DIGEST, FakeService, status
 
 COLOUR = "/v2/models/acme/colour/infer"
 

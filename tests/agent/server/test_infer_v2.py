@@ -18,7 +18,7 @@ A = struct.pack("<2f", 1.0, 2.0)
 B = struct.pack("<f", 3.0)
 
 
-def tensor(name: str, shape: list[int], **more: Any) -> dict[str, Any]:
+def tensor(name: str, shape: list[Any], **more: Any) -> dict[str, Any]:
     return {"name": name, "shape": shape, "datatype": "FP32", **more}
 
 
@@ -40,7 +40,7 @@ def post(
     tail: bytes = b"",
     path: str = PAIR,
     service: FakeService | None = None,
-    **headers: str,
+    **headers: Any,
 ) -> Got:
     body = json.dumps(document).encode()
     names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -267,7 +267,7 @@ def test_the_priority_of_the_body_wins_over_the_header(
     given: int, header: str | None, priority: Priority
 ) -> None:
     service = FakeService()
-    headers = {"edge_agent_priority": header} if header else {}
+    headers: dict[str, Any] = {"edge_agent_priority": header} if header else {}
     post({"inputs": PAIR_JSON, "parameters": {"priority": given}}, service=service, **headers)
     assert service.calls[0].priority == priority
 

@@ -319,8 +319,10 @@ def test_names_that_are_too_long_are_refused(stand_in: WorkerSettings) -> None:
     async def main() -> None:
         async with running(stand_in, scripted("m")) as worker:
             names = Query("outputs", (InputTensor("y" * (65 << 20), "uint8", (0,), b""),))
-            with pytest.raises(BadInputError, match="longer than a worker takes"):
-                await worker.run("m", (names,), 20.0)
+            one, refused = await worker.run("m", (saying("", 1), names), 20.0)
+            assert isinstance(one, Answer)
+            assert isinstance(refused, BadInputError)
+            assert "longer than a worker takes" in refused.message
             await worker.probe("m", 20.0)
 
     run(main(), LOOPS[0])
@@ -337,6 +339,25 @@ def test_a_start_that_takes_too_long_is_ended(
         with pytest.raises(WorkerFailedError, match=r"took longer than 0.2 s to start"):
             await Worker.start(settings)
         assert children() == ""
+
+    run(main(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_commands_that_are_given_at_once_are_all_done(loop: Loop) -> None:
+    async def main() -> None:
+        rows, colour = model_files(models.ROWS), model_files(models.COLOUR)
+        async with running(SETTINGS, rows, colour) as one:
+            pair = model_files(models.PAIR)
+            answers, *_ = await asyncio.gather(
+                one.run("acme/rows", (row(1, 2),) * 8, 20.0),
+                one.probe("acme/colour", 20.0),
+                one.probe("acme/rows", 20.0),
+                one.load(pair, 20.0),  # its files may arrive before the probes are read
+                one.probe("acme/pair", 20.0),
+            )
+            close(pair)
+            assert [numbers(each) for each in answers] == [[2, 4]] * 8
 
     run(main(), loop)
 

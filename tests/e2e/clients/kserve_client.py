@@ -47,4 +47,3 @@ async def v2() -> None:
 
 asyncio.run(v1())
 asyncio.run(v2())
-print("done")

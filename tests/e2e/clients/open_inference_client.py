@@ -24,4 +24,3 @@ for answer in (
 ):
     assert answer.id == "7"
     assert list(answer.outputs[0].data.__root__) == [0, 1, 2, 3]
-print("done")

@@ -85,4 +85,3 @@ except InferenceServerException as error:
     assert "sequences" in error.message()
 else:
     raise AssertionError("took a sequence")
-print("done")
