@@ -9,7 +9,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from edge_agent.cache import key as cache_key
-from edge_agent.cache.key import CacheSubject
+from edge_agent.cache.key import CacheSubject, Origin
 from edge_agent.calls import Reply
 from edge_agent.errors import AgentError, DeadlineExceededError, ModelNotReadyError
 from edge_agent.scheduler.idempotency import Idempotency, reply_bytes
@@ -34,6 +34,7 @@ _MOVES: Final = 3
 _KEPT_REPLIES: Final = 4096
 _KEPT_BYTES: Final = 16 * 1024 * 1024
 _KEPT_S: Final = 600.0
+_NOBODYS: Final = CacheSubject("", "", Origin("", ()), "")
 
 
 class _Way(NamedTuple):
@@ -124,8 +125,17 @@ class Answering:
         if call.idempotency_key is None:
             return await self._cached(way)
         name = (call.tenant, way.entry.ref.name, call.idempotency_key)
-        digest = cache_key.key(cache_key.head(_subject(way), call.query), call.query)
-        return await _in_time(way, self._retries.run(name, digest, partial(self._cached, way)))
+        # Of the query alone: a retry may come when another version is live.
+        digest = cache_key.key(cache_key.head(_NOBODYS, call.query), call.query)
+        is_first = False
+
+        async def execute() -> Reply:
+            nonlocal is_first
+            is_first = True
+            return await self._cached(way)
+
+        reply = await _in_time(way, self._retries.run(name, digest, execute))
+        return reply if is_first else _again(reply)
 
     async def _cached(self, way: _Way) -> Reply:
         entry = way.entry
@@ -147,7 +157,7 @@ class Answering:
         try:
             if flight.ticket is not ticket:
                 joined = await _in_time(way, self._joining.join(flight))
-                return joined and Reply(joined.answer, joined.model, joined.engine, is_cached=True)
+                return joined and _again(joined)
             reply = await self._joining.lead(flight, partial(self._run, way))
             self._cache.put(ticket, reply.answer)
             return reply
@@ -194,6 +204,11 @@ async def _in_time(way: _Way, work: Awaitable[T]) -> T:
         raise DeadlineExceededError(
             f"{way.entry.ref.name} did not answer in time", hint="allow more time"
         ) from error
+
+
+def _again(reply: Reply) -> Reply:
+    """Returns the reply of another call as this one's: it was not run for it."""
+    return Reply(reply.answer, reply.model, reply.engine, is_cached=True)
 
 
 def _subject(way: _Way) -> CacheSubject:

@@ -103,8 +103,8 @@ class Channel:
             self._socket.close()
 
     def _queue(self, data: bytes, descriptors: Sequence[int]) -> None:
-        # Opened anew: a caller that gives up closes its own, and the numbers would mean other files.
-        # A plain copy would share its position with all workers, and each could move the others'.
+        # Opened anew: a caller that gives up closes its own, and the numbers would mean other
+        # files; a plain copy would share its position with all workers, and each could move it.
         copies: list[int] = []
         try:
             for one in descriptors:

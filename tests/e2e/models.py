@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onnx import TensorProto, helper
 
 from .conftest import MODEL_YAML, Publisher
+from .load import COLOURS, picture
 
 HANG, EATER = "acme/hang", "acme/eater"
 ENDLESS = 1e18
@@ -17,13 +20,16 @@ def publish(
     model: bytes,
     version: str = "1.0.0",
     labels: bytes = b'["red", "green", "blue"]',
+    golden: str = "green",
 ) -> None:
     """Writes and signs a bundle in the publisher's folder."""
     yaml = MODEL_YAML.replace("acme/colour", name).replace("1.2.3", version)
+    yaml = yaml.replace("index: 1", f"index: {list(COLOURS).index(golden)}")
     publisher.clear()
     publisher.put("model.yaml", yaml.encode())
     publisher.put("labels.json", labels)
     publisher.put("weights/model.onnx", model)
+    publisher.put("golden/green.png", picture(golden))
     publisher.sign(name=name)
 
 
@@ -62,7 +68,7 @@ def eater(mib: int) -> bytes:
     return _model(mib * 2**20 / 4, nodes, [])
 
 
-def _model(factor: float, nodes: list[object], weights: list[TensorProto]) -> bytes:
+def _model(factor: float, nodes: list[Any], weights: list[TensorProto]) -> bytes:
     """Puts nodes between `tens`, the scores of `acme/colour`, and `scores`.
 
     `count`, int64 [1], is the mean of red (0 to 1) by a factor.

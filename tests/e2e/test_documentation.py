@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -116,6 +117,14 @@ def test_error_is_documented_with_its_exit_code(error: type[Exception]) -> None:
 
 def test_release_date_stands_in_the_changelog() -> None:
     assert f"## {__version__} ({__released__})" in text("CHANGELOG.md")
+
+
+def test_order_of_imports_is_documented() -> None:
+    contracts = tomllib.loads(text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    page = " ".join(text("docs/ARCHITECTURE.md").split())
+    layers = [one["layers"] for one in contracts if one["type"] == "layers"]
+    assert " -> ".join(layers[0]) in page
+    assert " -> ".join(layers[1][: layers[1].index("lint") + 1]) in page
 
 
 def test_links_lead_somewhere() -> None:

@@ -83,6 +83,8 @@ class Connection:
 
     def _message(self) -> bytes | None:
         if not self._fill(_LENGTH_BYTES):
+            if self._received or self._waiting:
+                raise GarbledError("something that is no message")
             return None
         size = int.from_bytes(self._received[:_LENGTH_BYTES], "little")
         if size > MAX_MESSAGE_BYTES:
@@ -93,9 +95,9 @@ class Connection:
         """Takes the descriptors that follow a message, and the bytes that carry them."""
         if count:
             self._take(-(-count // MAX_DESCRIPTORS))
-        if len(self._waiting) != count:
+        if len(self._waiting) < count:
             raise GarbledError(f"{len(self._waiting)} descriptors instead of {count}")
-        taken, self._waiting = self._waiting, []
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
     def _take(self, size: int) -> bytes:

@@ -151,10 +151,8 @@ class FakeService:
         return Answer((), outputs, (), timings)
 
     def _output(self, spec: TensorSpec, call: Call, rows: int) -> OutputTensor:
-        lengths = {
-            "n": rows,
-            **{"length": one.shape[-1] for one in call.query.tensors if one.shape},
-        }
+        length = next((t.shape[-1] for t in call.query.tensors if t.shape), 1)
+        lengths = {"n": rows, "length": length}
         shape = tuple(a if isinstance(a, int) else lengths[a] for a in spec.shape)
         count = 1
         for axis in shape:

@@ -195,7 +195,7 @@ def test_stop_lets_calls_finish_and_takes_no_more(kind: str, run: Any, folder: P
             stopping = asyncio.create_task(one.server.stop(30.0))
             assert await idle.ended()
             assert not one.path.exists()
-            with pytest.raises(ConnectionError):
+            with pytest.raises(FileNotFoundError):
                 await one.connect()
             one.service.gate.set()
             status, headers, _ = await busy.receive()

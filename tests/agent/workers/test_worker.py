@@ -189,7 +189,9 @@ def test_a_run_that_ends_the_worker_fails_all_that_waits(
             )
             await asyncio.wait((worker.ended,))
             ended = worker.ended.result()
-            assert (ended.trouble, ended.models) == (trouble, frozenset("m"))
+            # Nobody can tell who was meant by a signal that no fault of a process brings about.
+            blamed: frozenset[str] = frozenset() if message == "SIGKILL" else frozenset("m")
+            assert (ended.trouble, ended.models) == (trouble, blamed)
             failed = [one for one in outcomes if isinstance(one, WorkerFailedError)]
             assert isinstance(outcomes[2], WorkerFailedError)
             assert all(message in one.message for one in failed)
