@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from edge_agent.types import ModelRef, ScoredLabel
 
 Wants = Literal["labels", "outputs"]
+# Bytes an element, by NumPy's name of its type.
+ITEM_BYTES: Final[Mapping[str, int]] = {
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+    "uint8": 1,
+    "int8": 1,
+    "uint16": 2,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "bool": 1,
+}
 
 
 class Priority(IntEnum):

@@ -60,7 +60,7 @@ def run(module: str, request: bytes, timeout_s: float) -> Ended:
         was_stopped = False
         try:
             child.communicate(str(os.getpid()).encode() + b"\n" + request, timeout=timeout_s)
-            problem = _ending(child.returncode)
+            problem = ending(child.returncode) if child.returncode else None
         except subprocess.TimeoutExpired:
             problem = f"took longer than {timeout_s:g} s, and was stopped"
             was_stopped = True
@@ -113,7 +113,8 @@ def unpack(data: bytes, kind: type[_T]) -> _T:
     """
     try:
         return msgspec.convert(json.loads(data), kind)
-    except msgspec.MsgspecError as error:  # no ValueError before msgspec 0.20
+    # MsgspecError: no ValueError before msgspec 0.20
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
 
@@ -131,10 +132,13 @@ def _tail(descriptor: int) -> bytes:
     return os.pread(descriptor, _SHOWN_BYTES, max(0, size - _SHOWN_BYTES))
 
 
-def _ending(code: int) -> str | None:
-    if code == 0:
-        return None
-    if code > 0:
+def ending(code: int) -> str:
+    """Says how a process ended, as in "it …".
+
+    Args:
+        code: As `subprocess` gives it.
+    """
+    if code >= 0:
         return f"ended with the exit code {code}"
     try:
         return f"was ended by the signal {signal.Signals(-code).name}"

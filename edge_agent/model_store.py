@@ -248,7 +248,7 @@ class ModelStore:
             if len(data) > _MAX_INDEX_BYTES:
                 raise msgspec.ValidationError(f"more than {_MAX_INDEX_BYTES} bytes")
             return msgspec.json.decode(data, type=_Index)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(
                 f"is damaged: {error}",
                 path=str(self._index_file),

@@ -123,6 +123,8 @@ def check(value: Tensor, spec: TensorSpec, name: str) -> Tensor:
     """
     check_form(dtype_name(value.dtype), value.shape, spec, name)
     _check_range(value, spec, name)
+    if value.flags.c_contiguous and value.flags.aligned and value.dtype.isnative:
+        return value
     return np.require(value, value.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
 
 

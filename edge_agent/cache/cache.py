@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -71,6 +72,7 @@ class ResultCache:
     """
 
     def __init__(self, file: Path, config: CacheConfig, pace: Pace | None = None) -> None:
+        self._file = file
         self._ttl_s = config.ttl_s
         self._is_on = config.mib > 0
         self._doorkeeper = Doorkeeper()
@@ -83,12 +85,34 @@ class ResultCache:
         self.flights = Flights(self._hasher)
 
     async def run(self) -> None:
-        """Serves the database until it is cancelled; before that, only memory is used."""
+        """Serves the database until it is cancelled; before that, only memory is used.
+
+        Where it fails unexpectedly, the database is left out from then on.
+        """
         try:
             if self._database is not None:
                 await self._database.run()
-        finally:
+            await asyncio.Event().wait()  # inputs are hashed without a database too
+        except asyncio.CancelledError:
             self._hasher.close()
+            raise
+        except Exception:
+            self._database, self._without = None, "off: it failed unexpectedly"
+            raise
+
+    async def clear(self) -> None:
+        """Forgets every answer, on the disk too.
+
+        Raises:
+            CacheUnusable: The database can't be written; nothing in memory is left all the same.
+        """
+        self._memory.clear()
+        if self._database is not None:
+            from edge_agent.cache import inspection  # which needs SQLite
+
+            self._database.pending.clear()
+            await asyncio.to_thread(inspection.clear, self._file)
+            self._memory.clear()  # what was being read meanwhile
 
     def ticket(self, subject: CacheSubject, query: Query) -> Ticket:
         """Begins a call: decides whether it is looked up at all."""

@@ -71,7 +71,7 @@ def decode(key: bytes, data: object) -> Kept | None:
         return None
     try:
         read = msgspec.msgpack.decode(body, type=_Body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return Kept(read.answer, read.created) if read.key == key else None
 

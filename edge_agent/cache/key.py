@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from edge_agent.calls import Query
 
     Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -21,6 +19,8 @@ SMALL_BYTES: Final = 8 * 1024
 _DOMAIN: Final = "edge-agent/cache-key/v1"
 _SAMPLES: Final = 48
 _SAMPLE_BYTES: Final = 64
+_WORD_BYTES: Final = 8
+_WORDS: Final = 4  # for each sample, apart from each other
 _FINGERPRINT_BYTES: Final = 8
 
 
@@ -57,21 +57,16 @@ def head(subject: CacheSubject, query: Query) -> bytes:
 
     It has the length of each input, in their order, so that the values may follow as they are.
     """
-    fields = [query.wants, str(query.top_k), str(len(query.outputs)), *query.outputs]
-    fields.append(str(len(query.tensors)))
+    parts = [
+        _subject_fields(subject),
+        _wish_fields(query.wants, query.top_k, query.outputs, len(query.tensors)),
+    ]
     for one in query.tensors:
-        kind = "json" if one.is_json else "raw"
-        axes = [str(axis) for axis in one.shape]
-        fields += [
-            one.name,
-            one.dtype,
-            kind,
-            str(len(axes)),
-            *axes,
-            str(memoryview(one.data).nbytes),
-        ]
-    fields += [str(memoryview(one).nbytes) for one in query.images]
-    return _subject_fields(subject) + _netstrings(fields)
+        parts.append(_form_fields(one.name, one.dtype, one.is_json, one.shape))
+        parts.append(_netstrings([str(memoryview(one.data).nbytes)]))
+    if query.images:
+        parts.append(_netstrings([str(memoryview(one).nbytes) for one in query.images]))
+    return b"".join(parts)
 
 
 def key(head: bytes, query: Query) -> bytes:
@@ -84,7 +79,7 @@ def key(head: bytes, query: Query) -> bytes:
 
 def size_of_inputs(query: Query) -> int:
     """Returns the size of all values, in bytes."""
-    return sum(part.nbytes for part in _parts(query))
+    return sum([part.nbytes for part in _parts(query)])
 
 
 def fingerprint(head: bytes, query: Query) -> int:
@@ -92,7 +87,7 @@ def fingerprint(head: bytes, query: Query) -> int:
 
     It is taken from samples at fixed places, so it says only that inputs *may* be the same.
     """
-    parts = list(_parts(query))
+    parts = _parts(query)
     samples = max(4, _SAMPLES // max(1, len(parts)))
     state = blake2b(head, digest_size=_FINGERPRINT_BYTES)
     for part in parts:
@@ -106,18 +101,20 @@ def as_number(digest: bytes) -> int:
 
 
 def _sampled(part: memoryview, samples: int) -> Buffer:
-    step = (part.nbytes - _SAMPLE_BYTES) // samples
-    if step <= _SAMPLE_BYTES:
+    if part.nbytes <= samples * _SAMPLE_BYTES + _SAMPLE_BYTES:
         return part
-    places = [*range(0, part.nbytes - _SAMPLE_BYTES, step), part.nbytes - _SAMPLE_BYTES]
-    return b"".join([part[place : place + _SAMPLE_BYTES] for place in places])
+    # Many small ones: a view with steps gathers them in one go.
+    end = part.nbytes - _SAMPLE_BYTES
+    words = part[: end - end % _WORD_BYTES].cast("Q")
+    step = max(2, len(words) // (samples * _WORDS))
+    return words[::step].tobytes() + part[end:].tobytes()
 
 
-def _parts(query: Query) -> Iterator[memoryview]:
-    for one in query.tensors:
-        yield _flat(one.data)
-    for image in query.images:
-        yield _flat(image)
+def _parts(query: Query) -> list[memoryview]:
+    found = [_flat(one.data) for one in query.tensors]
+    if query.images:
+        found += [_flat(image) for image in query.images]
+    return found
 
 
 def _flat(data: Buffer) -> memoryview:
@@ -125,6 +122,18 @@ def _flat(data: Buffer) -> memoryview:
     if view.ndim == 1 and view.format == "B":
         return view
     return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+# What clients ask again and again differs in its values only.
+@lru_cache(maxsize=256)
+def _wish_fields(wants: str, top_k: int | None, outputs: tuple[str, ...], tensors: int) -> bytes:
+    return _netstrings([wants, str(top_k), str(len(outputs)), *outputs, str(tensors)])
+
+
+@lru_cache(maxsize=256)
+def _form_fields(name: str, dtype: str, is_json: bool, shape: tuple[int, ...]) -> bytes:
+    kind = "json" if is_json else "raw"
+    return _netstrings([name, dtype, kind, str(len(shape)), *map(str, shape)])
 
 
 @lru_cache(maxsize=256)

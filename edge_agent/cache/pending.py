@@ -80,6 +80,10 @@ class Pending:
     def close(self) -> None:
         """Drops everything, and takes nothing more until it is opened again."""
         self.is_open = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Drops everything."""
         self.dropped += len(self._rows)
         self._rows.clear()
         self._bytes = 0

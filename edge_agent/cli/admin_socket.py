@@ -7,6 +7,7 @@ import socket
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
+from edge_agent.cli import output
 from edge_agent.errors import (
     AgentError,
     BadInputError,
@@ -14,6 +15,7 @@ from edge_agent.errors import (
     ModelNotFoundError,
     UnavailableError,
 )
+from edge_signing.errors import NotTrusted, SigningError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 # Loading a model may take its trial on each engine, one after another for all models.
 _ANSWER_S: Final = 900.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
-_KINDS: Final[dict[int, type[AgentError]]] = {
+_KINDS: Final[dict[int, type[AgentError | SigningError]]] = {
     400: BadInputError,
+    403: NotTrusted,
     404: ModelNotFoundError,
 }
 
@@ -83,3 +86,14 @@ def ask(path: Path, method: str, target: str, document: Any = None) -> Any:
         kind = _KINDS.get(response.status, UnavailableError)
         raise kind(str(told.get("error", f"status {response.status}")), hint=told.get("hint"))
     return answer
+
+
+def have_reloaded(path: Path) -> None:
+    """Has the daemon, if one runs, read configuration and keyring again; says so if it can't."""
+    try:
+        ask(path, "POST", "/reload")
+    except DaemonAbsentError:
+        return
+    except (AgentError, SigningError) as error:
+        output.notice(f"the daemon still goes by the old keyring: {error}")
+        output.hint("systemctl reload edge-agent, or send it SIGHUP")

@@ -7,46 +7,71 @@ from typing import Annotated, Any
 
 import typer
 
-from edge_agent.cli import options, output
+from edge_agent.cli import failures, options, output
 
 
 def apply(
     file: Annotated[
-        Path,
-        typer.Option("-f", "--file", help="Desired state, YAML or JSON; see docs/SERVING.md."),
-    ],
+        str | None,
+        typer.Option(
+            "-f",
+            "--file",
+            metavar="FILE",
+            help="Desired state, YAML or JSON, - for standard input; see docs/SERVING.md.",
+        ),
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Forget the desired state: serve all that is installed.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
     json: options.JsonOption = False,
 ) -> None:
     """Make the daemon's set of models so; what would change is shown first."""
-    import msgspec
-
     from edge_agent import config as configuration
     from edge_agent.cli.admin_socket import ask
-    from edge_agent.errors import BadInputError, UnavailableError
+
+    if (file is None) == (not clear) or (clear and dry_run):
+        raise typer.BadParameter("give --file, or --clear alone")
+    socket = configuration.load().admin_socket
+    if file is None:
+        done = ask(socket, "DELETE", "/desired")
+    else:
+        wanted = _read(file)
+        done = ask(socket, "PUT", "/desired?dry_run=1", wanted)
+        if not json:
+            _show(done["steps"])
+        if not dry_run:
+            done = ask(socket, "PUT", "/desired", wanted)
+    if json:
+        output.document({"schema": "edge-agent/apply/v1", "dry_run": dry_run, **done})
+    elif file is None:
+        _show(done["steps"])
+    failed = [step for step in done["steps"] if step["error"]]
+    for step in failed:
+        output.notice(f"{_told(step)}: {step['error']}")
+    if failed:
+        output.hint("the daemon tries it again by itself")
+        raise typer.Exit(failures.UNAVAILABLE)
+
+
+def _read(file: str) -> Any:
+    import sys
+
+    import msgspec
+
+    from edge_agent.errors import BadInputError
     from edge_agent.files import read_regular
     from edge_agent.serving import desired
     from edge_agent.yaml_subset import MAX_BYTES
 
     try:
-        data = read_regular(file, MAX_BYTES)
+        if file == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            data = read_regular(Path(file), MAX_BYTES)
     except OSError as error:
-        raise BadInputError(f"can't be read: {error.strerror or error}", path=str(file)) from error
-    wanted = msgspec.to_builtins(desired.parse(data, str(file)))
-    socket = configuration.load().admin_socket
-    planned = ask(socket, "PUT", "/desired?dry_run=1", wanted)
-    if not json:
-        _show(planned["steps"])
-    done = planned if dry_run else ask(socket, "PUT", "/desired", wanted)
-    if json:
-        output.document({"schema": "edge-agent/apply/v1", **done})
-    failed = [step for step in done["steps"] if step.get("error")]
-    for step in failed:
-        output.notice(f"{_told(step)}: {step['error']}")
-    if failed:
-        raise UnavailableError(
-            f"{len(failed)} of {len(done['steps'])} steps failed; the daemon tries them again"
-        )
+        raise BadInputError(f"can't be read: {error.strerror or error}", path=file) from error
+    return msgspec.to_builtins(desired.parse(data, file))
 
 
 def _show(steps: list[dict[str, Any]]) -> None:
@@ -59,7 +84,8 @@ def _show(steps: list[dict[str, Any]]) -> None:
 def _told(step: dict[str, Any]) -> str:
     action, model, version, before = (step[k] for k in ("action", "model", "version", "before"))
     if action == "alias":
-        return f"{'~' if version and before else '+' if version else '-'} {model} -> {version}"
+        sign = "+" if not before else "~" if version else "-"
+        return f"{sign} {model} -> {version or before}"
     sign = {"load": "~" if before else "+", "add": "+", "unload": "-"}[action]
     was = f" (was {before})" if before else ""
     return f"{sign} {model} {version or 'active version'}{was}"

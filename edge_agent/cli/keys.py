@@ -109,6 +109,7 @@ def trust(
 
     _refuse_revoked(before, found)
     ring = keyrings.change(config.keyring_file, edit)
+    _have_reloaded(config.admin_socket)
     _warn(before, ring, bundles, [key.keyid for key in found])
     if json:
         output.document(
@@ -137,6 +138,7 @@ def untrust(
     """Remove a rule; keys and other rules stay."""
     config = configuration.load()
     keyrings.change(config.keyring_file, lambda ring: ring.without_rule(bundles))
+    _have_reloaded(config.admin_socket)
     if json:
         output.document({"schema": "edge-agent/keys-untrust/v1", "bundles": bundles})
         return
@@ -152,6 +154,7 @@ def revoke(
     config = configuration.load()
     public = _known_key(config, key)
     keyrings.change(config.keyring_file, lambda ring: ring.revoke(public, clock.now()))
+    _have_reloaded(config.admin_socket)
     if json:
         output.document({"schema": "edge-agent/keys-revoke/v1", "keyid": public.keyid})
         return
@@ -272,3 +275,10 @@ def _known_key(config: configuration.AgentConfig, key: str) -> PublicKey:
         return key_files.public_key(config, key)
     ring = keyrings.in_force(config.keyring_file)
     return ring.keys[ring.find(key.lower())].public_key
+
+
+def _have_reloaded(socket: Path) -> None:
+    """Has the daemon, if one runs, go by the keyring as it is now."""
+    from edge_agent.cli import admin_socket  # brings an HTTP client
+
+    admin_socket.have_reloaded(socket)

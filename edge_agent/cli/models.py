@@ -100,10 +100,15 @@ def _tell_daemon(socket: Path, name: str, action: str, version: str = "") -> Non
 
     wanted = {"parameters": {"version": version}} if version else {}
     try:
-        ask(socket, "POST", f"/v2/repository/models/{name}/{action}", wanted)
+        desired = ask(socket, "GET", "/desired")["desired"]
+        if desired is None:
+            ask(socket, "POST", f"/v2/repository/models/{name}/{action}", wanted)
+        else:
+            ask(socket, "PUT", "/desired", desired)
     except DaemonAbsentError:
         return
-    output.notice(f"the daemon has {action}ed {name}")
+    how = f"has {action}ed {name}" if desired is None else "serves what edge-agent apply told it"
+    output.notice(f"the daemon {how}")
 
 
 @models.command()

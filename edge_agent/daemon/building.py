@@ -14,9 +14,9 @@ from edge_agent.cache.cache import ResultCache
 from edge_agent.daemon.figures import Figures
 from edge_agent.daemon.kept_state import DesiredFile
 from edge_agent.daemon.memory import sample
-from edge_agent.daemon.memory_allocator import give_back
 from edge_agent.daemon.pools import make_host, worker_settings
 from edge_agent.engine_choice import ChoiceMemory
+from edge_agent.memory_allocator import give_back
 from edge_agent.references import DEMO_NAME
 from edge_agent.serving.answering import Answering
 from edge_agent.serving.engine_selection import EngineSelection
@@ -36,12 +36,15 @@ from edge_profiles.detect import detect
 if TYPE_CHECKING:
     from asyncio import TaskGroup
 
+    from prometheus_client import CollectorRegistry
+
     from edge_agent.cache.key import Origin
     from edge_agent.daemon.settings import Settings
     from edge_agent.workers.work import Loaded, ModelFiles
 
 _TRIAL_S: Final = 120.0
 _LOG: Final = logging.getLogger("edge_agent.serving")
+_USUAL: Final = ("worker_recycled", "model_ready", "model_live", "model_unloaded", "model_rests")
 
 
 class Rooms(Struct, frozen=True):
@@ -50,21 +53,24 @@ class Rooms(Struct, frozen=True):
     Attributes:
         models: What the server asks.
         registry: Who answers.
+        placement: On which workers models run.
         life_cycle: What loads and unloads.
         reconciler: What should be served.
         hosts: Where models run.
         cache: Answers that were given before.
         unloading: What puts models to rest.
+        metrics: What is asked for metrics.
     """
 
     models: Models
     registry: Registry
+    placement: Placement
     life_cycle: LifeCycle
     reconciler: Reconciler
     hosts: Hosts
     cache: ResultCache
     unloading: Unloading
-    metrics: Any
+    metrics: CollectorRegistry
 
     def render(self) -> bytes:
         """Returns all metrics as text."""
@@ -87,7 +93,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
     hosts = Hosts(make, tasks)
     placement = Placement(hosts, _origins(), lambda: settings.serve)
     selection = _selection(settings)
-    life_cycle = LifeCycle(table, placement, settings, selection, meter, tasks, give_back)
+    life_cycle = LifeCycle(table, placement, settings, selection, meter, tasks, give_back, _log)
     faults = Faults(table, life_cycle, placement, tasks, _log)
     cache = ResultCache(config.cache_file, settings.cache)
     answering = Answering(table, life_cycle, cache, meter, lambda: settings.serve)
@@ -103,6 +109,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
     return Rooms(
         Models(table, life_cycle, answering, reconciler),
         table,
+        placement,
         life_cycle,
         reconciler,
         hosts,
@@ -145,5 +152,5 @@ def _active(settings: Settings) -> Mapping[str, tuple[str, str]]:
 
 
 def _log(event: str, **facts: Any) -> None:
-    is_trouble = event not in ("worker_recycled", "model_isolated")
+    is_trouble = event not in _USUAL
     _LOG.log(logging.WARNING if is_trouble else logging.INFO, event, extra=facts)

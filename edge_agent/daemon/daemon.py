@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.daemon.building import Rooms, build
 from edge_agent.daemon.entrances import TokensInForce, entrances
+from edge_agent.daemon.reloading import Reloading
 from edge_agent.daemon.watchdog import Watchdog
 from edge_agent.errors import AgentError
-from edge_agent.scheduler.limits import limits_of
-from edge_agent.serve_config import ServeConfig
-from edge_agent.telemetry import logs
+from edge_agent.server.apps import bodies
 from edge_signing.errors import SigningError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _LOG: Final = logging.getLogger("edge_agent.daemon")
 _EXTEND_EVERY_S: Final = 10.0
 _EXTEND_S: Final = 60.0
 _WORKERS_STOP_S: Final = 5.0
+_GC_THRESHOLD: Final = 10_000
 
 
 class _Stopped(Exception):
@@ -81,16 +83,18 @@ class Daemon:
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         settings = self._settings
         rooms = build(settings, tasks)
-        in_force = TokensInForce(settings.serve)
-        server = entrances(settings, rooms, in_force)
+        in_force, read = TokensInForce(settings.serve), bodies(settings.serve)
+        reloading = Reloading(
+            settings, self._load_config, rooms, in_force, read, self._notifier, self._notify
+        )
+        server = entrances(settings, rooms, in_force, read, reloading.reload)
         await server.start()
-        _LOG.info("listening", extra={"socket": str(settings.config.data_socket)})
         caching = tasks.create_task(rooms.cache.run())
         beginning = tasks.create_task(self._begin(rooms))
         tasks.create_task(Watchdog(self._notifier, rooms.hosts, lambda: settings.serve).run())
         tasks.create_task(rooms.reconciler.run())
         tasks.create_task(rooms.unloading.run())
-        tasks.create_task(self._reload_when_told(rooms, in_force))
+        tasks.create_task(self._reload_when_told(reloading))
         await self._stop.wait()
         beginning.cancel()
         await self._wind_down(server, rooms, caching)
@@ -106,9 +110,16 @@ class Daemon:
         finally:
             loading.cancel()
         self._notifier.ready()
+        _settle()
         served = ", ".join(one.ref.name for one in rooms.models.models() if one.state == "READY")
         self._notifier.status(f"serving {served or 'nothing'}")
-        _LOG.info("ready", extra={"models": served})
+        confined = {
+            worker.confinement or "nothing: this kernel can't"
+            for host in rooms.hosts
+            for pool in host.pools
+            for worker in pool.status().workers
+        }
+        _LOG.info("ready", extra={"models": served, "workers_confined_by": "; ".join(confined)})
 
     async def _wind_down(
         self, server: HttpServer, rooms: Rooms, caching: asyncio.Task[None]
@@ -123,31 +134,19 @@ class Daemon:
         await asyncio.wait({caching})
         await rooms.hosts.stop(_WORKERS_STOP_S)
 
-    async def _reload_when_told(self, rooms: Rooms, in_force: TokensInForce) -> None:
+    async def _reload_when_told(self, reloading: Reloading) -> None:
         while True:
             await self._reload.wait()
             self._reload.clear()
-            self._notifier.reloading()
-            await self._take_new(rooms, in_force)
-            self._notifier.ready()
+            with suppress(AgentError, SigningError, OSError):  # told already; the old one counts
+                await reloading.reload()
 
-    async def _take_new(self, rooms: Rooms, in_force: TokensInForce) -> None:
-        """Puts the configuration and the keyring as they are now in force, or keeps the old."""
-        try:
-            config = await asyncio.to_thread(self._load_config)
-            fresh = TokensInForce(config.serve or ServeConfig())
-            waiting = self._settings.take(config, self._notify)
-        except (AgentError, SigningError, OSError) as error:
-            _LOG.error("reload_refused", extra={"reason": f"{error}; the old one stays in force"})
-            self._notifier.status(f"the new configuration can't be used: {error}")
-            return
-        in_force.adopt(fresh)
-        logs.start(self._settings.serve.log_level)
-        for host in rooms.hosts:
-            host.reconfigure(limits_of(self._settings.serve))
-        for entry in list(rooms.registry):
-            await rooms.life_cycle.recheck(entry)
-        _LOG.info("reloaded", extra={"needs_a_restart": ", ".join(waiting) or "nothing"})
+
+def _settle() -> None:
+    """Has no collection look again at what stays; a request leaves no cycles behind."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
 
 
 def _first(error: BaseException) -> BaseException:

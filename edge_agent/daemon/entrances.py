@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.routing import Route
 
 from edge_agent.server import sockets, tokens
-from edge_agent.server.apps import admin_app, bodies, data_app
+from edge_agent.server.admin_routes import DESIRED, RELOAD, DesiredState, Reload
+from edge_agent.server.apps import admin_app, data_app
 from edge_agent.server.auth import NetworkAccess, SocketAccess, Tenants
-from edge_agent.server.desired_state import PATH, DesiredState
 from edge_agent.server.listeners import HttpServer, Listener, listen
 from edge_agent.server.tokens import Tokens
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from edge_agent.daemon.building import Rooms
     from edge_agent.daemon.settings import Settings
     from edge_agent.serve_config import ServeConfig
+    from edge_agent.server.bodies import Bodies
+
+_LOG: Final = logging.getLogger("edge_agent.daemon")
 
 
 class TokensInForce:
@@ -40,32 +45,42 @@ class TokensInForce:
         self._tokens = fresh()
 
 
-def entrances(settings: Settings, rooms: Rooms, in_force: TokensInForce) -> HttpServer:
+def entrances(
+    settings: Settings,
+    rooms: Rooms,
+    in_force: TokensInForce,
+    shared: Bodies,
+    reload: Callable[[], Awaitable[list[str]]],
+) -> HttpServer:
     """Opens the sockets; they are served when the server is started.
 
     Args:
         settings: The configuration in force.
         rooms: What answers.
         in_force: Tokens that count on TCP.
+        shared: Reads the bodies of all of them.
+        reload: Reads the configuration again; returns the keys that need a restart.
 
     Raises:
         ConfigError: A socket can't be made, or another daemon listens there.
     """
     config, serve = settings.config, settings.serve
-    shared = bodies(serve)
     tenants = Tenants(lambda: settings.serve.tenants)
     local = SocketAccess(tenants)
-    desired = Route(PATH, endpoint=DesiredState(rooms.reconciler, shared), methods=None)
-    admin = admin_app(rooms.models, shared, local, rooms.render, [desired])
+    desired = Route(DESIRED, endpoint=DesiredState(rooms.reconciler, shared), methods=None)
+    again = Route(RELOAD, endpoint=Reload(reload), methods=None)
+    admin = admin_app(rooms.models, shared, local, rooms.render, [desired, again])
     data = data_app(rooms.models, shared, local, rooms.render)
     sockets.folder(config.runtime_dir)
     listeners = [
         listen(data, config.data_socket, serve.socket_group),
-        listen(admin, config.admin_socket),
+        listen(admin, config.admin_socket, is_for_owner=True),
     ]
     if serve.tcp is not None:
         access = NetworkAccess(serve.tcp, in_force, tenants)
         app = data_app(rooms.models, shared, access, rooms.render)
         encrypted = sockets.tls(serve.tcp)
         listeners.append(Listener(app, sockets.tcp_socket(serve.tcp), tls=encrypted))
+    for one in listeners:
+        _LOG.info("listening", extra={"address": one.address, "encrypted": one.tls is not None})
     return HttpServer(listeners, serve.max_connections)

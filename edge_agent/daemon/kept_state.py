@@ -10,7 +10,7 @@ from edge_agent.errors import StoreError
 from edge_agent.files import read_regular
 from edge_agent.ownership import private_folder
 from edge_agent.serving.desired import Desired
-from edge_signing.durable import write_durably
+from edge_signing.durable import fsync_directory, write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +56,15 @@ class DesiredFile:
             write_durably(self._file, msgspec.json.encode(desired), 0o600)
         except OSError as error:
             raise StoreError(f"can't be written: {error.strerror}", path=str(self._file)) from error
+
+    def forget(self) -> None:
+        """Forgets it, durably.
+
+        Raises:
+            StoreError: It can't be removed.
+        """
+        try:
+            self._file.unlink(missing_ok=True)
+            fsync_directory(self._folder)
+        except OSError as error:
+            raise StoreError(f"can't be removed: {error.strerror}", path=str(self._file)) from error

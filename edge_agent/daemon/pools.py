@@ -19,20 +19,28 @@ if TYPE_CHECKING:
     from edge_profiles.profile import DeviceProfile
 
 _MIB: Final = 1024 * 1024
-# Beyond the cap at which a worker is replaced in peace, so much more ends it at once.
+# A worker is replaced in peace at one cap, and ended at once at the other, so much larger.
 _OVERRUN: Final = 1.5
+
+
+def _caps_mib(serve: ServeConfig, profile: DeviceProfile) -> tuple[int | None, int | None]:
+    """Returns both caps of a worker, in MiB: none may hold more than the device has for all."""
+    if serve.worker_memory_mib is not None:
+        return serve.worker_memory_mib, int(serve.worker_memory_mib * _OVERRUN)
+    most = profile.max_memory_mib
+    return (None, None) if most is None else (max(1, int(most / _OVERRUN)), most)
 
 
 def worker_settings(config: AgentConfig, profile: DeviceProfile, engine: str) -> WorkerSettings:
     """Returns how one worker is set up."""
     serve = config.serve or ServeConfig()
-    cap_mib = serve.worker_memory_mib or profile.max_memory_mib
+    _, most_mib = _caps_mib(serve, profile)
     return WorkerSettings(
         engine,
         max_image_bytes=config.max_image_mib * _MIB,
         max_image_pixels=config.max_image_megapixels * 1_000_000,
         threads=max(1, profile.threads // serve.workers),
-        memory_limit_mib=None if cap_mib is None else int(cap_mib * _OVERRUN),
+        memory_limit_mib=most_mib,
     )
 
 
@@ -61,7 +69,7 @@ def make_host(
                 _for_class(worker, own),
                 count=serve.workers if own is None else 1,
                 classes=classes,
-                memory_mib=serve.worker_memory_mib or profile.max_memory_mib,
+                memory_mib=_caps_mib(serve, profile)[0],
                 canary_s=serve.canary_s,
             ),
             scheduler,

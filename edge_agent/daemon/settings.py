@@ -26,6 +26,10 @@ _AGENT_KEYS: Final = (
     "engine_order", "max_memory_mib", "cache",
 )  # fmt: skip
 
+# Asked for several times for each request.
+_NO_SERVE: Final = ServeConfig()
+_NO_CACHE: Final = CacheConfig()
+
 
 class Settings:
     """The agent in force; `take` puts another in its place.
@@ -45,12 +49,12 @@ class Settings:
     @property
     def serve(self) -> ServeConfig:
         """The table ``[serve]``."""
-        return self.agent.config.serve or ServeConfig()
+        return self.agent.config.serve or _NO_SERVE
 
     @property
     def cache(self) -> CacheConfig:
         """The table ``[cache]``."""
-        return self.agent.config.cache or CacheConfig()
+        return self.agent.config.cache or _NO_CACHE
 
     def open(self, reference: str) -> Bundle:
         """Implements `serving.life_cycle.Bundles`."""

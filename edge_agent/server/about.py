@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from edge_agent.server import v2_documents
 from edge_agent.server.replies import Reply, json_reply
+from edge_agent.telemetry.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from edge_agent.server.exchange import Exchange
     from edge_agent.server.parts import Parts
 
-_METRICS: Final = b"text/plain; version=0.0.4; charset=utf-8"
+_METRICS: Final = CONTENT_TYPE.encode()
 
 
 async def alive(parts: Parts, exchange: Exchange) -> Reply:  # noqa: ARG001

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from starlette.routing import BaseRoute, Match, Router
+from starlette.routing import BaseRoute, Router
 
 from edge_agent.server import failures, openapi, routes
 from edge_agent.server.bodies import Bodies
@@ -85,16 +85,16 @@ def admin_app(
 def _app(
     parts: Parts, table: Sequence[routes.Route], access: Access, more: Sequence[BaseRoute]
 ) -> App:
-    router = Router([_Table(parts, table), *more], redirect_slashes=False, default=_not_found)
-    return _Gate(router, parts, access)
+    others = Router(list(more), redirect_slashes=False, default=_not_found)
+    return _Gate(_Table(parts, table), others, parts, access)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
     raise RouteNotFoundError("there is nothing at this path")
 
 
-class _Table(BaseRoute):
-    """The table of operations as one route."""
+class _Table:
+    """The table of operations, by path and method."""
 
     def __init__(self, parts: Parts, table: Sequence[routes.Route]) -> None:
         self._handlers: dict[str, dict[str, Callable[[Exchange], Awaitable[Reply]]]] = {}
@@ -102,29 +102,32 @@ class _Table(BaseRoute):
             of_path = self._handlers.setdefault(route.path, {})
             of_path[route.method] = partial(route.handler, parts)
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        found = target(scope["raw_path"])
-        if found.template not in self._handlers:
-            return Match.NONE, {}
-        scope[EXCHANGE].target = found
-        return Match.FULL, {}
+    def handler(self, exchange: Exchange) -> Callable[[Exchange], Awaitable[Reply]] | None:
+        """Returns what answers a request, which has its target then; None where nothing is.
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        exchange: Exchange = scope[EXCHANGE]
-        handlers, method = self._handlers[exchange.target.template], scope["method"]
+        Raises:
+            BadInputError: The path can't be read.
+            MethodError: The path is right, the method isn't.
+        """
+        found = target(exchange.scope["raw_path"])
+        handlers = self._handlers.get(found.template)
+        if handlers is None:
+            return None
+        exchange.target = found
+        method = exchange.scope["method"]
         handler = handlers.get("GET" if method == "HEAD" else method)
         if handler is None:
             more = ("HEAD",) if "GET" in handlers else ()
             raise MethodError(method, (*handlers, *more))
-        reply = await handler(exchange)
-        await send_reply(reply, exchange.request_id, send)
+        return handler
 
 
 class _Gate:
     """What every request passes: who asks, and what an error becomes."""
 
-    def __init__(self, app: App, parts: Parts, access: Access) -> None:
-        self._app = app
+    def __init__(self, table: _Table, others: App, parts: Parts, access: Access) -> None:
+        self._table = table
+        self._others = others
         self._parts = parts
         self._access = access
 
@@ -135,12 +138,15 @@ class _Gate:
         try:
             exchange.request_id = request_id(headers)
             exchange.caller = self._access.caller(scope, headers)
-            await self._app(scope, receive, send)
+            handler = self._table.handler(exchange)
+            if handler is None:
+                await self._others(scope, receive, send)
+            else:
+                await send_reply(await handler(exchange), exchange.request_id, send)
         except ClientGoneError:
             return
         except asyncio.CancelledError:
-            if not exchange.is_gone:
-                await self._refuse(StoppingError("the daemon stops"), exchange, send)
+            await self._refuse(StoppingError("the daemon stops"), exchange, send)
         except Exception as error:  # noqa: BLE001 - each becomes a reply
             await self._refuse(error, exchange, send)
         finally:

@@ -129,7 +129,7 @@ class NetworkAccess:
             return True
         # A rebound name never is an address: that of the connection itself can't mislead.
         own = str(scope["server"][0]) if scope.get("server") else ""
-        return bool(host) and (host == own or (host == "localhost" and _is_loopback(own)))
+        return bool(host) and (host == own or (host == "localhost" and is_loopback(own)))
 
 
 def _bearer(header: bytes) -> bytes:
@@ -149,7 +149,8 @@ def _host(url: str) -> str:
     return "" if is_odd else split.hostname or ""
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can send to an address; a name is none."""
     try:
         return ip_address(address).is_loopback
     except ValueError:

@@ -51,7 +51,6 @@ class Exchange:
         target: Which operation on which model.
         held: Bytes of its body that count as held in memory.
         is_read: Whether all of the body has arrived.
-        is_gone: Whether the client went away.
     """
 
     __slots__ = (
@@ -59,7 +58,6 @@ class Exchange:
         "caller",
         "headers",
         "held",
-        "is_gone",
         "is_read",
         "receive",
         "request_id",
@@ -76,7 +74,6 @@ class Exchange:
         self.target = Target("")
         self.held = 0
         self.is_read = False
-        self.is_gone = False
         self.arrived = monotonic()
 
     def call(

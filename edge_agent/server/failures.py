@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Final
+from typing import Final, TypeAlias
 
 from edge_agent import errors as agent
 from edge_agent.server import errors as server
@@ -12,8 +12,8 @@ from edge_agent.server.replies import Headers, Reply, json_reply
 from edge_signing import errors as signing
 from edge_signing.errors import printable
 
-# The first that fits decides.
-STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
+_Kinds: TypeAlias = tuple[tuple[type[Exception], int], ...]
+_OF_REQUESTS: Final[_Kinds] = (
     (server.RouteNotFoundError, 404),
     (server.MethodError, 405),
     (server.BodyTooLargeError, 413),
@@ -23,8 +23,12 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (server.NotAllowedError, 403),
     (server.WrongHostError, 421),
     (server.StoppingError, 503),
-    (agent.DescriptionError, 500),
-    (agent.ModelFileError, 500),
+)
+_OF_BUNDLES: Final[_Kinds] = ((agent.DescriptionError, 500), (agent.ModelFileError, 500))
+# The first that fits decides.
+STATUSES: Final[_Kinds] = (
+    *_OF_REQUESTS,
+    *_OF_BUNDLES,
     (agent.BadInputError, 400),
     (agent.ModelNotFoundError, 404),
     (agent.EngineFailedError, 500),
@@ -37,12 +41,13 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 )
 # What these say is about the request or the moment, never about files of this machine.
 _FOR_CALLERS: Final = (
-    *(kind for kind, _ in STATUSES[:9]),
+    *(kind for kind, _ in _OF_REQUESTS),
     agent.BadInputError,
     agent.OverloadedError,
     agent.DeadlineExceededError,
     agent.ModelNotFoundError,
 )
+_FOR_THE_OWNER: Final = tuple(kind for kind, _ in _OF_BUNDLES)  # kinds of BadInputError
 _log = logging.getLogger(__name__)
 
 
@@ -66,11 +71,15 @@ def reply(error: Exception, request_id: str, is_admin: bool) -> Reply:
         return json_reply({"error": "a fault in the agent", "kind": "InternalError"}, 500)
     told = str(error) if is_admin else error.message
     body = {"error": printable(told), "kind": type(error).__name__}
-    if error.hint and (is_admin or isinstance(error, _FOR_CALLERS)):
+    if error.hint and (is_admin or _is_for_callers(error)):
         body["hint"] = printable(error.hint)
     answer = json_reply(body, status(error))
     answer.headers.extend(_headers(error))
     return answer
+
+
+def _is_for_callers(error: Exception) -> bool:
+    return isinstance(error, _FOR_CALLERS) and not isinstance(error, _FOR_THE_OWNER)
 
 
 def _headers(error: Exception) -> Headers:

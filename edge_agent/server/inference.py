@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
@@ -10,9 +11,9 @@ from msgspec import structs
 from edge_agent import answers
 from edge_agent.calls import Query
 from edge_agent.errors import BadInputError
-from edge_agent.server import uploads, v1_replies, v1_requests, v2_replies, v2_requests
+from edge_agent.server import json_bodies, uploads, v1_replies, v1_requests, v2_replies, v2_requests
 from edge_agent.server.codings import pack
-from edge_agent.server.datatypes import numbers
+from edge_agent.server.datatypes import count, numbers
 from edge_agent.server.replies import Reply, json_reply
 from edge_agent.server.watching import while_wanted
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from edge_agent.server.parts import Parts
 
 MAX_TOP_K: Final = 1000
+_TOP_K = re.compile(r"^[1-9][0-9]{0,3}\Z")
 
 
 async def infer(parts: Parts, exchange: Exchange) -> Reply:
@@ -37,7 +39,8 @@ async def infer(parts: Parts, exchange: Exchange) -> Reply:
     spec = None
     if asked.classified and status.description:
         spec = status.description.output(asked.classified)
-    return _packed(v2_replies.reply(asked, given, spec), exchange)
+    reply = v2_replies.reply(asked, given, spec)
+    return reply if exchange.caller.is_local else await _packed(reply, exchange)
 
 
 async def infer_image(parts: Parts, exchange: Exchange) -> Reply:
@@ -55,7 +58,7 @@ async def infer_image(parts: Parts, exchange: Exchange) -> Reply:
     given = await while_wanted(exchange, parts.service.infer(call))
     reply = json_reply(_document(given))
     reply.headers.extend(v2_replies.meaning(given))
-    return _packed(reply, exchange)
+    return reply if exchange.caller.is_local else await _packed(reply, exchange)
 
 
 async def predict(parts: Parts, exchange: Exchange) -> Reply:
@@ -67,7 +70,7 @@ async def predict(parts: Parts, exchange: Exchange) -> Reply:
     given = await while_wanted(exchange, _all(parts, exchange, queries))
     reply = json_reply({"predictions": v1_replies.predictions([one.answer for one in given], rows)})
     reply.headers.extend(v2_replies.meaning(given[0]))
-    return _packed(reply, exchange)
+    return reply if exchange.caller.is_local else await _packed(reply, exchange)
 
 
 async def _all(parts: Parts, exchange: Exchange, queries: Sequence[Query]) -> list[Given]:
@@ -88,23 +91,23 @@ async def _all(parts: Parts, exchange: Exchange, queries: Sequence[Query]) -> li
             task.cancel()
 
 
-def _packed(reply: Reply, exchange: Exchange) -> Reply:
+async def _packed(reply: Reply, exchange: Exchange) -> Reply:
     """Packs a reply that goes over the network; on this machine it would only cost time."""
-    if not exchange.caller.is_local:
-        pack(reply, exchange.headers.get(b"accept-encoding"))
+    await pack(reply, exchange.headers.get(b"accept-encoding"))
     return reply
 
 
 def _top_k(given: str | None) -> int | None:
     if given is None:
         return None
-    if not (given.isascii() and given.isdigit() and 1 <= int(given[:5]) <= MAX_TOP_K):
+    if not _TOP_K.match(given) or int(given) > MAX_TOP_K:
         raise BadInputError(f"top_k takes 1 to {MAX_TOP_K}")
     return int(given)
 
 
 def _document(given: Given) -> dict[str, Any]:
     answer = given.answer
+    json_bodies.check_answer(sum([count(one) for one in answer.outputs]))
     outputs = [
         answers.output(one.name, one.dtype, one.shape, numbers(one.data, one.dtype))
         for one in answer.outputs

@@ -1,4 +1,4 @@
-"""JSON bodies, read into what they must be."""
+"""JSON bodies, read into what they must be; and how much JSON an answer may become."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def read(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | memoryview)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInputError(f"the JSON can't be used: {first}") from error
+
+
+def check_answer(values: int) -> None:
+    """Refuses to write an answer in JSON that would keep everybody else waiting.
+
+    Raises:
+        BadInputError: It has too many values.
+    """
+    if values > MAX_VALUES:
+        raise BadInputError(
+            f"the answer has {values} values: in JSON, {MAX_VALUES} at most are given",
+            hint="ask /v2/models/NAME/infer for it, with binary_data_output",
+        )

@@ -12,12 +12,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from edge_agent.server import sockets
-from edge_agent.server.protocols import IDLE_S, MAX_HEAD_BYTES, Limits, protocol
+from edge_agent.server.protocols import FIRST_S, IDLE_S, MAX_HEAD_BYTES, Limits, protocol
 
 if TYPE_CHECKING:
     from edge_agent.server.replies import App
@@ -41,36 +41,50 @@ class Listener(Struct, frozen=True):
     path: Path | None = None
     tls: ssl.SSLContext | None = None
 
+    @property
+    def address(self) -> str:
+        """Where it listens, for people."""
+        return str(self.path or ":".join(map(str, self.socket.getsockname()[:2])))
+
 
 class HttpServer:
     """Serves listeners until it is stopped.
 
     Args:
         listeners: What to serve; they are closed with it.
-        max_connections: At a time, of all listeners together.
+        max_connections: At a time, of each listener: strangers on one don't shut another.
+        idle_s: See `protocols.IDLE_S`.
+        first_s: See `protocols.FIRST_S`.
     """
 
-    def __init__(self, listeners: Sequence[Listener], max_connections: int) -> None:
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        max_connections: int,
+        idle_s: float = IDLE_S,
+        first_s: float = FIRST_S,
+    ) -> None:
         self._listeners = listeners
-        self._limits = Limits(max_connections, self._lost)
-        self._state = ServerState()
+        self._local = Limits(max_connections, self._lost, idle_s, idle_s)
+        self._network = structs.replace(self._local, first_s=first_s)
+        self._states = [ServerState() for _ in listeners]
         self._servers: list[asyncio.Server] = []
         self._ended = asyncio.Event()
 
     @property
     def in_flight(self) -> int:
         """How many requests are being answered."""
-        return len(self._state.tasks)
+        return len(self._tasks())
 
     async def start(self) -> None:
         """Begins to take connections."""
         # Its warnings tell of each malformed request, which anybody can send at will.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         loop = asyncio.get_running_loop()
-        for listener in self._listeners:
+        for listener, state in zip(self._listeners, self._states, strict=True):
             limit = _HANDSHAKE_S if listener.tls else None
             server = await loop.create_server(
-                self._factory(listener.app),
+                self._factory(listener, state),
                 sock=listener.socket,
                 ssl=listener.tls,
                 ssl_handshake_timeout=limit,
@@ -91,19 +105,25 @@ class HttpServer:
                 listener.path.unlink(missing_ok=True)
         for server in self._servers:
             server.close()
-        for connection in list(self._state.connections):
+        for connection in self._connections():
             connection.shutdown()
         await self._drained(drain_s)
-        for task in list(self._state.tasks):
+        for task in self._tasks():
             task.cancel()
         await self._drained(_CANCEL_S)
-        for connection in list(self._state.connections):
+        for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
 
-    def _factory(self, app: App) -> Callable[[], asyncio.Protocol]:
+    def _connections(self) -> list[Any]:
+        return [one for state in self._states for one in state.connections]
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [one for state in self._states for one in state.tasks]
+
+    def _factory(self, listener: Listener, state: ServerState) -> Callable[[], asyncio.Protocol]:
         config = Config(
-            app,
+            listener.app,
             http=protocol(),  # type: ignore[arg-type]
             loop="none",
             ws="none",
@@ -119,16 +139,15 @@ class HttpServer:
         )
         config.load()
         made: Callable[..., asyncio.Protocol] = config.http_protocol_class
-        return partial(
-            made, config=config, server_state=self._state, app_state={}, limits=self._limits
-        )
+        limits = self._network if listener.path is None else self._local
+        return partial(made, config=config, server_state=state, app_state={}, limits=limits)
 
     async def _drained(self, within_s: float) -> None:
         """Waits until no connection is left, or the time is over."""
         until = monotonic() + within_s
-        while self._state.connections or self._state.tasks:
+        while self._connections() or self._tasks():
             self._ended.clear()
-            for task in self._state.tasks:
+            for task in self._tasks():
                 task.add_done_callback(self._lost)
             try:
                 async with asyncio.timeout(until - monotonic()):
@@ -150,10 +169,12 @@ def event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def listen(app: App, path: Path, group: str | None = None) -> Listener:
-    """Listens on a Unix socket.
+def listen(
+    app: App, path: Path, group: str | None = None, *, is_for_owner: bool = False
+) -> Listener:
+    """Listens on a Unix socket; for the arguments see `sockets.unix_socket`.
 
     Raises:
         ConfigError: As `sockets.unix_socket`.
     """
-    return Listener(app, sockets.unix_socket(path, group), path)
+    return Listener(app, sockets.unix_socket(path, group, is_for_owner), path)

@@ -8,12 +8,12 @@ by writing its slash as ``%2F``. ``NAME@VERSION`` is the same as ``NAME/versions
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from edge_agent.errors import BadInputError
 
-VERSION: Final = "[/versions/{version}]"
 # By prefix: the words that may follow a model's name, and whether it can stand alone.
 _MODEL_PATHS: Final[dict[str, tuple[frozenset[str], bool]]] = {
     "/v2/models/": (frozenset(("infer", "ready", "stats", "config")), True),
@@ -40,6 +40,7 @@ class Target(NamedTuple):
     version: str | None = None
 
 
+@lru_cache(maxsize=256)
 def target(raw_path: bytes) -> Target:
     """Returns what a path means, whether or not there is such an operation.
 

@@ -15,33 +15,38 @@ from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from edge_agent.server.auth import PEER
+from edge_agent.server.watching import WANTED, Wanted
 
 MAX_HEAD_BYTES: Final = 32 * 1024
-# A connection that doesn't get on with its next request for so long is closed.
+# A connection that doesn't get on with its next request for so long is closed,
 IDLE_S: Final = 75
+# and on TCP, where nobody knows yet who it is, one that doesn't get on with its first.
+FIRST_S: Final = 10
 _UCRED: Final = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 _REASONS: Final = {400: "Bad Request", 431: "Request Header Fields Too Large", 503: "Busy"}
 
 
-class Limits(Struct):
-    """What all connections have in common.
+class Limits(Struct, frozen=True):
+    """What the connections of one listener have in common.
 
     Attributes:
         max_connections: At a time.
         on_lost: Called when one has ended.
         idle_s: See `IDLE_S`.
+        first_s: How long the head of the first request may take, in seconds.
     """
 
     max_connections: int
     on_lost: Callable[[], None]
-    idle_s: float = IDLE_S
+    idle_s: float
+    first_s: float
 
 
 class _Limited(asyncio.Protocol):
     """Stands before one of uvicorn's protocols.
 
     Args:
-        limits: For all connections.
+        limits: For all connections of its listener.
         more: As uvicorn's protocols take it.
     """
 
@@ -54,7 +59,8 @@ class _Limited(asyncio.Protocol):
     def __init__(self, *, limits: Limits, **more: Any) -> None:
         super().__init__(**more)
         self._limits = limits
-        self._seen: object = self
+        self._wanted = Wanted()
+        self._seen: object = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,11 +69,12 @@ class _Limited(asyncio.Protocol):
             self._end(503, "too many connections")
             return
         super().connection_made(transport)
-        self.app_state = {PEER: peer(transport)}
-        self._timer = self.loop.call_later(self._limits.idle_s, self._look)
+        self.app_state = {PEER: peer(transport), WANTED: self._wanted}
+        self._timer = self.loop.call_later(self._limits.first_s, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._wanted.end()
         if self._timer is not None:
             self._timer.cancel()
         self._limits.on_lost()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from edge_agent.errors import ConfigError
 from edge_agent.ownership import private_folder, require_ours
+from edge_agent.server.auth import is_loopback
 from edge_agent.server.tokens import require_private
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _BACKLOG: Final = 512
 # Source: unix(7): sun_path has 108 bytes, the last of them zero.
 _MAX_PATH_BYTES: Final = 107
 _MODE: Final = 0o660
+_OWNERS_MODE: Final = 0o600
 
 
 def folder(path: Path) -> None:
@@ -31,11 +33,15 @@ def folder(path: Path) -> None:
     try:
         private_folder(path, 0o755)
     except OSError as error:
-        raise ConfigError(f"can't be made: {error.strerror}", path=str(path)) from error
+        raise ConfigError(
+            f"can't be made: {error.strerror}",
+            path=str(path),
+            hint="EDGE_AGENT_RUNTIME_DIR names another folder for the sockets",
+        ) from error
     require_ours(path)
 
 
-def unix_socket(path: Path, group: str | None = None) -> socket.socket:
+def unix_socket(path: Path, group: str | None = None, is_for_owner: bool = False) -> socket.socket:
     """Listens on a Unix socket that its owner and one group may use.
 
     It appears under its name with its rights already set, in place of one that a dead daemon left.
@@ -43,6 +49,8 @@ def unix_socket(path: Path, group: str | None = None) -> socket.socket:
     Args:
         path: Its name.
         group: Who may use it beside the owner; None leaves it the daemon's own group.
+        is_for_owner: Whether it is for the owner alone: of root's daemon also for root's group,
+            whatever group the daemon runs in.
 
     Raises:
         ConfigError: Another daemon listens there, or it can't be made.
@@ -60,7 +68,9 @@ def unix_socket(path: Path, group: str | None = None) -> socket.socket:
     try:
         fresh.unlink(missing_ok=True)
         made.bind(str(fresh))
-        fresh.chmod(_MODE)
+        fresh.chmod(_OWNERS_MODE if is_for_owner and os.geteuid() else _MODE)
+        if is_for_owner and os.geteuid() == 0:
+            os.chown(fresh, 0, 0)
         if group is not None:
             os.chown(fresh, -1, _group_id(group))
         made.listen(_BACKLOG)
@@ -101,11 +111,22 @@ def tls(config: TcpConfig) -> ssl.SSLContext | None:
     """Returns how connections are encrypted; None where they are plain.
 
     Raises:
-        ConfigError: A file can't be used, or one is missing.
+        ConfigError: A file can't be used, or one is missing; or tokens would go over a network
+            in the clear.
     """
+    if not config.tokens_file and not config.client_ca:
+        raise ConfigError(
+            "nobody could get in through serve.tcp",
+            hint="set serve.tcp.tokens_file, or client_ca with certificate and key",
+        )
     if config.certificate is None or config.key is None:
         if config.certificate or config.key or config.client_ca:
             raise ConfigError("serve.tcp needs certificate and key, both or neither")
+        if not is_loopback(config.address):
+            raise ConfigError(
+                f"serve.tcp would take tokens in the clear at {config.address}",
+                hint="set serve.tcp.certificate and key, or listen on 127.0.0.1 behind a proxy",
+            )
         return None
     require_private(Path(config.key))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

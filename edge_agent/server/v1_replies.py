@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from edge_agent.server.datatypes import numbers
+from edge_agent.server import json_bodies
+from edge_agent.server.datatypes import count, numbers
 
 if TYPE_CHECKING:
     from edge_agent.calls import Answer, OutputTensor
@@ -21,23 +22,34 @@ def predictions(answers: Sequence[Answer], rows: int) -> list[Any]:
 
     Returns:
         Nested lists, or objects of such by output where there are several.
+
+    Raises:
+        BadInputError: They are too large for JSON.
     """
     found = []
+    each = rows if len(answers) == 1 else 1
+    outputs = [one for answer in answers for one in answer.outputs]
+    json_bodies.check_answer(
+        sum([count(one) * (1 if _has_rows(one, each) else each) for one in outputs])
+    )
     for answer in answers:
-        count = rows if len(answers) == 1 else 1
-        columns = {one.name: _rows(one, count) for one in answer.outputs}
-        for at in range(count):
+        columns = {one.name: _rows(one, each) for one in answer.outputs}
+        for at in range(each):
             row = {name: column[at] for name, column in columns.items()}
             found.append(next(iter(row.values())) if len(row) == 1 else row)
     return found
 
 
-def _rows(one: OutputTensor, count: int) -> list[Any]:
+def _has_rows(one: OutputTensor, rows: int) -> bool:
+    return bool(one.shape) and one.shape[0] == rows
+
+
+def _rows(one: OutputTensor, rows: int) -> list[Any]:
     values = numbers(one.data, one.dtype)
-    if one.shape and one.shape[0] == count:
+    if _has_rows(one, rows):
         return _nested(values, one.shape)
-    # No batch axis: all of it is the one instance's.
-    return [_nested(values, one.shape) if one.shape else values[0]] * count
+    # No batch axis: all of it is each instance's.
+    return [_nested(values, one.shape) if one.shape else values[0]] * rows
 
 
 def _nested(values: list[Any], shape: tuple[int, ...]) -> list[Any]:

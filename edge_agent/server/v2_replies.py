@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edge_agent.errors import EngineFailedError
-from edge_agent.server.datatypes import BYTES, DATATYPES, numbers
+from edge_agent.server import json_bodies
+from edge_agent.server.datatypes import BYTES, DATATYPES, count, numbers
 from edge_agent.server.replies import BINARY, JSON, Headers
 from edge_agent.server.replies import Reply as HttpReply
 
@@ -31,6 +32,7 @@ def reply(asked: Asked, given: Reply, spec: TensorSpec | None) -> HttpReply:
         spec: The output that is wanted as classes.
 
     Raises:
+        BadInputError: The answer is too large for JSON.
         EngineFailedError: The answer lacks an output.
     """
     document: dict[str, Any] = {
@@ -56,7 +58,7 @@ def reply(asked: Asked, given: Reply, spec: TensorSpec | None) -> HttpReply:
 
 def meaning(given: Reply) -> Headers:
     """Returns the headers that tell how an answer came about."""
-    timings = "".join(f", {stage};dur={ms:.3f}" for stage, ms in given.answer.timings_ms.items())
+    timings = "".join([f", {stage};dur={ms:.3f}" for stage, ms in given.answer.timings_ms.items()])
     return [
         (b"edge-agent-engine", given.engine.encode()),
         (b"edge-agent-cache", b"hit" if given.is_cached else b"miss"),
@@ -67,17 +69,23 @@ def meaning(given: Reply) -> Headers:
 def _outputs(
     asked: Asked, outputs: Sequence[OutputTensor], parts: list[bytes]
 ) -> list[dict[str, Any]]:
+    chosen = _chosen(asked, outputs)
+    json_bodies.check_answer(sum([count(one) for one, is_binary in chosen if not is_binary]))
+    return [_output(one, is_binary, parts) for one, is_binary in chosen]
+
+
+def _chosen(asked: Asked, outputs: Sequence[OutputTensor]) -> list[tuple[OutputTensor, bool]]:
+    """Returns the outputs that are wanted, and of each whether as bytes."""
     if not asked.outputs:
-        return [_output(one, asked.is_binary, parts) for one in outputs]
+        return [(one, asked.is_binary) for one in outputs]
     by_name = {one.name: one for one in outputs}
-    made = []
+    chosen = []
     for one in asked.outputs:
         if one.name not in by_name:
             raise EngineFailedError(f"the answer lacks output {one.name!r}")
         wanted = one.parameters.binary_data
-        is_binary = asked.is_binary if wanted is None else wanted
-        made.append(_output(by_name[one.name], is_binary, parts))
-    return made
+        chosen.append((by_name[one.name], asked.is_binary if wanted is None else wanted))
+    return chosen
 
 
 def _output(one: OutputTensor, is_binary: bool, parts: list[bytes]) -> dict[str, Any]:
@@ -99,8 +107,8 @@ def _classes(
 ) -> dict[str, Any]:
     """Makes strings ``score:index:label``, as Triton's classification extension does."""
     texts = [f"{one.score:f}:{one.index}:{one.label}" for row in rows for one in row]
-    count = len(rows[0]) if rows else 0
-    shape = [len(rows), count] if len(spec.shape) > 1 else [count]
+    best = len(rows[0]) if rows else 0
+    shape = [len(rows), best] if len(spec.shape) > 1 else [best]
     made: dict[str, Any] = {"name": spec.name, "datatype": BYTES, "shape": shape}
     if parts is None:
         made["data"] = texts

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, Struct
 
-from edge_agent.calls import InputTensor, Priority, Query
+from edge_agent.calls import ITEM_BYTES, InputTensor, Priority, Query
 from edge_agent.description import Classification
 from edge_agent.errors import BadInputError, ModelNotReadyError
 from edge_agent.server import json_bodies
-from edge_agent.server.datatypes import BYTES, DTYPES, SIZES
+from edge_agent.server.datatypes import BYTES, DTYPES
 from edge_agent.server.v2_messages import DECODER, InferRequest, Input, Output, RequestParameters
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from edge_agent.serving.service import ModelStatus
 
 _PREFIX_BYTES: Final = 4
+_SHORT_BYTES: Final = 1024
 
 
 class Asked(Struct):
@@ -56,7 +58,7 @@ def read(body: bytes | bytearray, header_length: bytes | None, status: ModelStat
         ModelNotReadyError: Nothing is known of the model yet.
     """
     if header_length is None:
-        return _asked(json_bodies.read(DECODER, body), memoryview(b""), status)
+        return _asked(_request(body), memoryview(b""), status)
     if not header_length.isdigit() or len(header_length) > 18:
         raise BadInputError("Inference-Header-Content-Length isn't a number")
     length = int(header_length)
@@ -65,7 +67,9 @@ def read(body: bytes | bytearray, header_length: bytes | None, status: ModelStat
     view = memoryview(body)
     if length == 0:
         return _raw(view, description_of(status), status.batches)
-    return _asked(json_bodies.read(DECODER, view[:length]), view[length:], status)
+    head = view[:length]
+    request = _known_request(bytes(head)) if length <= _SHORT_BYTES else _request(head)
+    return _asked(request, view[length:], status)
 
 
 def description_of(status: ModelStatus) -> ModelDescription:
@@ -79,10 +83,21 @@ def description_of(status: ModelStatus) -> ModelDescription:
     return status.description
 
 
-def _asked(request: InferRequest, binary: memoryview, status: ModelStatus) -> Asked:
+def _request(text: bytes | bytearray | memoryview) -> InferRequest:
+    request = json_bodies.read(DECODER, text)
     _refuse_sequences(request.parameters)
     _refuse_twice([one.name for one in request.inputs], "input")
     _refuse_twice([one.name for one in request.outputs], "output")
+    return request
+
+
+@lru_cache(maxsize=128)
+def _known_request(text: bytes) -> InferRequest:
+    """Reads what a client sends before each tensor, mostly the same every time."""
+    return _request(text)
+
+
+def _asked(request: InferRequest, binary: memoryview, status: ModelStatus) -> Asked:
     tensors: list[InputTensor] = []
     images: tuple[memoryview, ...] = ()
     at = 0
@@ -121,7 +136,7 @@ def _query(
     if classified:
         top_k = classified.parameters.classification
         return Query("labels", tuple(tensors), images, top_k)
-    return Query("outputs", tuple(tensors), images, None, tuple(one.name for one in outputs))
+    return Query("outputs", tuple(tensors), images, None, tuple([one.name for one in outputs]))
 
 
 def _tensor(one: Input, data: memoryview | None) -> InputTensor:
@@ -140,7 +155,7 @@ def _tensor(one: Input, data: memoryview | None) -> InputTensor:
         return InputTensor(one.name, dtype, shape, text, is_json=True)
     if one.data is not UNSET:
         raise BadInputError(f"input {one.name!r} has both data and binary_data_size")
-    wanted = math.prod(shape) * SIZES[dtype]
+    wanted = math.prod(shape) * ITEM_BYTES[dtype]
     if len(data) != wanted:
         raise BadInputError(
             f"input {one.name!r}: {one.datatype} {list(shape)} takes {wanted} bytes,"
@@ -185,10 +200,10 @@ def _elements(data: memoryview, name: str) -> tuple[memoryview, ...]:
 def _classified(outputs: list[Output], status: ModelStatus) -> Output | None:
     """Returns the output that is wanted as classes, after a look at all of them."""
     description = description_of(status)
+    known = [spec.name for spec in description.outputs]
     for one in outputs:
-        if description.output(one.name) is None:
-            known = ", ".join(spec.name for spec in description.outputs)
-            raise BadInputError(f"the model has no output {one.name!r}; it has {known}")
+        if one.name not in known:
+            raise BadInputError(f"the model has no output {one.name!r}; it has {', '.join(known)}")
         if one.parameters.shared_memory_region is not None:
             raise BadInputError("shared memory isn't supported: ask for binary_data")
     wanted = [one for one in outputs if one.parameters.classification]
@@ -216,11 +231,11 @@ def _raw(data: memoryview, description: ModelDescription, batches: bool) -> Aske
         lengths.get(at, axis) if isinstance(axis, str) else axis
         for at, axis in enumerate(spec.shape)
     ]
-    row = math.prod(axis for axis in shape if isinstance(axis, int)) * SIZES[spec.dtype]
+    row = math.prod(axis for axis in shape if isinstance(axis, int)) * ITEM_BYTES[spec.dtype]
     if left:
         shape[left[0]] = len(data) // row
     exact = tuple(axis for axis in shape if isinstance(axis, int))
-    if math.prod(exact) * SIZES[spec.dtype] != len(data):
+    if math.prod(exact) * ITEM_BYTES[spec.dtype] != len(data):
         raise BadInputError(f"{len(data)} bytes don't fill {spec.dtype} {list(spec.shape)}")
     tensor = InputTensor(spec.name, spec.dtype, exact, data)
     return Asked(Query("outputs", (tensor,)), is_binary=True)

@@ -112,19 +112,22 @@ class Answering:
         try:
             if entry.state == "UNLOADING":  # else it would never be done
                 raise not_ready(entry)
-            with entry.used():
-                return await self._once(way)
+            entry.enter()
+            try:
+                if call.idempotency_key is None:
+                    return await self._cached(way)
+                return await self._once(way, call.idempotency_key)
+            finally:
+                entry.leave()
         except ModelNotReadyError:
             if self._registry.find(call.model, call.version) is entry:
                 raise
             return None
 
-    async def _once(self, way: _Way) -> Reply:
+    async def _once(self, way: _Way, key: str) -> Reply:
         """A call that is sent again with its idempotency key gets the reply of the first time."""
         call = way.call
-        if call.idempotency_key is None:
-            return await self._cached(way)
-        name = (call.tenant, way.entry.ref.name, call.idempotency_key)
+        name = (call.tenant, way.entry.ref.name, key)
         # Of the query alone: a retry may come when another version is live.
         digest = cache_key.key(cache_key.head(_NOBODYS, call.query), call.query)
         is_first = False
@@ -139,7 +142,8 @@ class Answering:
 
     async def _cached(self, way: _Way) -> Reply:
         entry = way.entry
-        await self._awake(way)
+        if not entry.can_answer:
+            await self._awake(way)
         ticket = self._cache.ticket(_subject(way), way.call.query)
         asked = perf_counter()
         answer = await self._cache.get(ticket)
@@ -169,7 +173,8 @@ class Answering:
         call, entry, deadline = way
         job = Job(entry.ref.digest, call.query, call.tenant, call.priority, deadline)
         for _ in range(_MOVES):
-            await self._awake(way)
+            if not entry.can_answer:
+                await self._awake(way)
             host = entry.host
             assert host is not None  # noqa: S101 - what is ready runs somewhere
             try:
@@ -184,8 +189,6 @@ class Answering:
     async def _awake(self, way: _Way) -> None:
         """Waits until a version is ready that can be: it rests, or moves to other workers."""
         entry = way.entry
-        if entry.can_answer:
-            return
         if not entry.wakes and entry.state != "LOADING":
             raise not_ready(entry)
         await self._life_cycle.wake(entry, max(0.0, way.deadline - monotonic()))

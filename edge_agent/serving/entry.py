@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from asyncio import Event
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from edge_agent.types import ModelRef
 if TYPE_CHECKING:
     from edge_agent.description import ModelDescription
     from edge_agent.serving.hosts import Host
+    from edge_agent.workers.work import Loaded
 
 
 class Entry:
@@ -34,7 +33,7 @@ class Entry:
         origin: What the cache calls the engine that answers.
         pipeline_digest: Of its pre- and post-processing.
         host: Where it runs; None while it is nowhere.
-        batches: Whether rows of several callers run together.
+        loaded: How it did when it was loaded last; None where it never was.
         last_used: When it was last asked, on the clock of ``time.monotonic``.
         statistics: Its counters.
     """
@@ -50,12 +49,22 @@ class Entry:
         self.engine = ""
         self.origin = Origin("", ())
         self.host: Host | None = None
-        self.batches = False
+        self.loaded: Loaded | None = None
         self.last_used = monotonic()
         self.statistics = statistics.fresh(ref)
         self._in_flight = 0
         self._unused = Event()
         self._unused.set()
+
+    @property
+    def is_out_of_service(self) -> bool:
+        """Whether it failed, and no call loads it again."""
+        return self.state == "UNAVAILABLE" and not self.wakes
+
+    @property
+    def batches(self) -> bool:
+        """Whether rows of several callers run together."""
+        return self.loaded is not None and self.loaded.batches
 
     def be(self, state: State, reason: str = "", *, wakes: bool = False) -> None:
         """Changes its state."""
@@ -76,18 +85,17 @@ class Entry:
         """Whether a call is being answered."""
         return self._in_flight > 0
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Counts a call while it is being answered: what is in use isn't freed."""
+    def enter(self) -> None:
+        """Counts a call that is being answered until it calls `leave`: what is in use stays."""
         self._in_flight += 1
         self._unused.clear()
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-            self.last_used = monotonic()
-            if not self._in_flight:
-                self._unused.set()
+
+    def leave(self) -> None:
+        """Takes a call off that was answered, or given up."""
+        self._in_flight -= 1
+        self.last_used = monotonic()
+        if not self._in_flight:
+            self._unused.set()
 
     async def unused(self) -> None:
         """Waits until no call is being answered."""
@@ -98,7 +106,7 @@ class Entry:
         """Returns it for the server."""
         return ModelStatus(
             ref=self.ref,
-            state=self.state,
+            state="READY" if self.is_at_hand else self.state,
             reason=self.reason,
             is_live=is_live,
             engine=self.engine,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from asyncio import TaskGroup
-
     from edge_agent.serving.entry import Entry
     from edge_agent.serving.life_cycle import LifeCycle
     from edge_agent.serving.placement import Placement
     from edge_agent.serving.registry import Registry
+    from edge_agent.serving.tasks import Tasks
 
 WINDOW_S: Final = 60.0
 SHARED_FAULTS: Final = 2
@@ -39,7 +38,7 @@ class Faults:
         registry: Registry,
         life_cycle: LifeCycle,
         placement: Placement,
-        tasks: TaskGroup,
+        tasks: Tasks,
         log: Callable[..., None],
     ) -> None:
         self._registry = registry
@@ -63,15 +62,14 @@ class Faults:
         elif faults >= OWN_FAULTS:
             self._times.pop(entry.ref.name, None)
             told = f"its worker failed {faults} times in {WINDOW_S:.0f} s, last: {reason}"
-            self._log("model_failed", model=entry.ref.name, reason=told)
-            self._do(self._life_cycle.fail(entry, told))
+            self._tasks.create_task(self._life_cycle.fail(entry, told))
 
     def on_model_lost(self, digest: str, error: Exception) -> None:
         """A model could not be loaded into a new worker, or answers its golden input wrongly."""
         entry = self._registry.loaded(digest)
         if entry is not None:
             self._log("model_lost", model=entry.ref.name, reason=str(error))
-            self._do(self._life_cycle.fail(entry, str(error)))
+            self._tasks.create_task(self._life_cycle.fail(entry, str(error)))
 
     def on_recycled(self, reason: str) -> None:
         """A worker was replaced, and nobody noticed."""
@@ -82,7 +80,7 @@ class Faults:
         self._times.pop(entry.ref.name, None)
         why = "it broke shared workers, and gets some of its own"
         self._log("model_isolated", model=entry.ref.name, reason=why)
-        self._do(self._life_cycle.fail(entry, why, wakes=True))
+        self._tasks.create_task(self._life_cycle.fail(entry, why, wakes=True))
 
     def _count(self, name: str) -> int:
         times, now = self._times[name], monotonic()
@@ -90,9 +88,3 @@ class Faults:
         while times[0] < now - WINDOW_S:
             times.popleft()
         return len(times)
-
-    def _do(self, work: Awaitable[None]) -> None:
-        async def done() -> None:
-            await work
-
-        self._tasks.create_task(done())

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,9 +29,12 @@ from edge_signing.errors import SigningError
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Bundle
+    from edge_agent.description import EngineFile
     from edge_agent.serving.engine_selection import EngineSelection
+    from edge_agent.serving.hosts import Host
     from edge_agent.serving.placement import Placement
     from edge_agent.serving.registry import Registry
+    from edge_agent.serving.tasks import Tasks
     from edge_agent.telemetry.metrics import Meter
     from edge_agent.types import ModelRef
     from edge_agent.workers.work import ModelFiles
@@ -70,6 +73,7 @@ class LifeCycle:
         meter: Counts the calls of what is loaded.
         tasks: Where old versions drain.
         relieve: Gives memory back when a model's files went through.
+        log: Told what happened: an event, and its facts.
     """
 
     def __init__(
@@ -79,8 +83,9 @@ class LifeCycle:
         bundles: Bundles,
         selection: EngineSelection,
         meter: Meter,
-        tasks: asyncio.TaskGroup,
+        tasks: Tasks,
         relieve: Callable[[], None],
+        log: Callable[..., None],
     ) -> None:
         self._registry = registry
         self._placement = placement
@@ -89,9 +94,12 @@ class LifeCycle:
         self._meter = meter
         self._tasks = tasks
         self._relieve = relieve
+        self._log = log
+        self._loads: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waking: dict[Entry, asyncio.Task[None]] = {}
         self._ending: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
+        self._trust = 0  # how often it may have changed
         self._parts: dict[str, tuple[ModelRef, str]] = {}
 
     async def load(
@@ -105,14 +113,29 @@ class LifeCycle:
             is_live: Whether calls without a version go to it from then on.
             keep: Versions that stay loaded beside it, the one that was live among them.
         """
-        async with self._locks[name]:
-            reference = f"{name}@{version}" if version else name
+        async with self._loads[name]:
+            trust, reference = self._trust, f"{name}@{version}" if version else name
             bundle = await asyncio.to_thread(self._bundles.open, reference)
-            with closing(bundle):
-                entry = await self._known(bundle.ref.digest)
-                entry = entry or Entry(bundle.ref, bundle.description)
-                await self._start(entry, bundle)
+            with closing(bundle), self._choosing(bundle) as choosing:
+                if self._registry.live(name) is not None:
+                    # What is live can rest, wake and move meanwhile, however long a trial takes.
+                    await asyncio.wait({choosing})
+                return await self._switch(bundle, choosing, trust, is_live, keep)
+
+    async def _switch(
+        self,
+        bundle: Bundle,
+        choosing: Awaitable[EngineFile],
+        trust: int,
+        is_live: bool,
+        keep: Collection[str],
+    ) -> Entry:
+        async with self._locks[bundle.ref.name]:
+            entry = await self._known(bundle.ref.digest)
+            entry = entry or Entry(bundle.ref, bundle.description)
+            await self._start(entry, choosing, trust)
             put = self._registry.make_live if is_live else self._registry.put
+            self._tell("model_live" if is_live else "model_ready", entry)
             for old in put(entry):
                 if old.ref.version == entry.ref.version or old.ref.version not in keep:
                     self._end_soon(old, "another version took its place")
@@ -135,14 +158,13 @@ class LifeCycle:
             if entry.state == "READY" and not entry.is_used:
                 entry.be("UNAVAILABLE", reason, wakes=True)
                 await self._free(entry)
+                self._tell("model_rests", entry)
 
     async def fail(self, entry: Entry, reason: str, *, wakes: bool = False) -> None:
         """Takes a version out of service at once; calls that wait for it fail, or wake it."""
-        host = entry.host
-        async with self._locks[entry.ref.name]:
-            if entry.state == "READY" and entry.host is host:  # not if it was placed anew
-                entry.be("UNAVAILABLE", reason, wakes=wakes)
-                await self._placement.drop(entry)
+        host = self._cut_off(entry, reason, wakes)
+        if host is not None:
+            await self._drop(entry, host)
 
     async def wake(self, entry: Entry, timeout_s: float | None = None) -> None:
         """Has a version loaded again that isn't ready; who asks meanwhile waits for the same load.
@@ -163,12 +185,35 @@ class LifeCycle:
         if not entry.can_answer:
             raise not_ready(entry)
 
-    async def recheck(self, entry: Entry) -> None:
-        """Ends a version that can't be trusted any more, such as after a change of the keyring."""
-        try:
-            (await asyncio.to_thread(self._bundles.reopen, entry.ref)).close()
-        except (AgentError, SigningError, OSError) as error:
-            await self.fail(entry, str(error), wakes=not isinstance(error, _LASTING))
+    async def revive(self, entry: Entry) -> None:
+        """Tries to load a version again that is out of service; the entry says what came of it."""
+        if entry.is_out_of_service and monotonic() >= entry.sleeps_until:
+            entry.wakes = True
+            with suppress(ModelNotReadyError):
+                await self.wake(entry)
+
+    async def recheck(self) -> bool:
+        """Ends what can't be trusted any more, after a change of the keyring.
+
+        What is being loaded meanwhile is verified once more before it answers.
+
+        Returns:
+            Whether something isn't trusted any more.
+        """
+        self._trust += 1
+        is_revoked = False
+        for entry in list(self._registry):
+            try:
+                await self._verify(entry)
+            except (AgentError, SigningError, OSError) as error:
+                is_revoked = is_revoked or isinstance(error, SigningError)
+                wakes = not isinstance(error, _LASTING)
+                if entry.state == "UNAVAILABLE" and entry.wakes:
+                    entry.be("UNAVAILABLE", str(error), wakes=wakes)
+                host = self._cut_off(entry, str(error), wakes)
+                if host is not None:  # others are not to wait until it is freed
+                    self._tasks.create_task(self._drop(entry, host))
+        return is_revoked
 
     async def files(self, digest: str) -> ModelFiles:
         """Verifies a bundle again for a worker; implements `workers.work.OpenModel`.
@@ -189,7 +234,39 @@ class LifeCycle:
             assert part is not None  # noqa: S101 - the same bytes had it when it was placed
             return model_files.seal(bundle, part)
 
-    async def _start(self, entry: Entry, bundle: Bundle) -> None:
+    @contextmanager
+    def _choosing(self, bundle: Bundle) -> Iterator[asyncio.Task[EngineFile]]:
+        """Begins to choose an engine, and ends that with the block."""
+        choosing = asyncio.create_task(self._selection.choose(bundle))
+        try:
+            yield choosing
+        finally:
+            choosing.cancel()
+            if choosing.done() and not choosing.cancelled():
+                choosing.exception()  # which nobody needs where the version was ready already
+
+    async def _verify(self, entry: Entry) -> None:
+        (await asyncio.to_thread(self._bundles.reopen, entry.ref)).close()
+
+    def _cut_off(self, entry: Entry, reason: str, wakes: bool) -> Host | None:
+        """Has a version answer nothing from now on, whoever loads another one meanwhile.
+
+        Returns:
+            What has to be freed of it.
+        """
+        if entry.state == "READY":
+            entry.be("UNAVAILABLE", reason, wakes=wakes)
+            self._tell("model_failed", entry)
+        return self._placement.cut_off(entry) if entry.state != "LOADING" else None
+
+    async def _drop(self, entry: Entry, host: Host) -> None:
+        digest = entry.ref.digest
+        async with self._locks[entry.ref.name]:
+            now = self._registry.loaded(digest)
+            if now is None or now.host is not host:  # else it was placed there anew
+                await self._placement.drop(digest, host)
+
+    async def _start(self, entry: Entry, choosing: Awaitable[EngineFile], trust: int) -> None:
         """Makes a version ready, if it isn't; one that never was is known as failed then."""
         if entry.state == "READY":
             return
@@ -198,16 +275,24 @@ class LifeCycle:
         if entry.ref.version not in self._registry.versions(entry.ref.name):
             self._registry.put(entry)  # known, though it doesn't answer yet
         try:
-            part = await self._selection.choose(bundle)
+            part = await choosing
             self._parts[entry.ref.digest] = (entry.ref, part.engine)
             await self._placement.place(entry, part.engine)
+            while trust != self._trust:  # the keyring isn't that which its bytes were held to
+                trust = self._trust
+                await self._verify(entry)
+            entry.be("READY")
             if engine != part.engine:  # what only rested goes on with its counters
                 self._meter.remember(entry.ref.name, entry.ref.version, part.engine)
             entry.last_used, entry.sleeps_until = monotonic(), 0.0
             self._relieve()
         except BaseException as error:
             self._parts.pop(entry.ref.digest, None)
-            entry.be("UNAVAILABLE", str(error) or type(error).__name__)
+            wakes = entry.wakes and not isinstance(error, _LASTING)
+            entry.be("UNAVAILABLE", str(error) or type(error).__name__, wakes=wakes)
+            host = self._placement.cut_off(entry)
+            if host is not None:
+                await self._placement.drop(entry.ref.digest, host)
             raise
 
     async def _wake(self, entry: Entry) -> None:
@@ -215,14 +300,16 @@ class LifeCycle:
         async with self._locks[entry.ref.name]:
             try:
                 if entry.wakes and entry in self._registry:
+                    trust = self._trust
                     bundle = await asyncio.to_thread(self._bundles.reopen, entry.ref)
-                    with closing(bundle):
-                        await self._start(entry, bundle)
+                    with closing(bundle), self._choosing(bundle) as choosing:
+                        await self._start(entry, choosing, trust)
             except (AgentError, SigningError, OSError) as error:
                 may_heal = not isinstance(error, _LASTING)
                 entry.be("UNAVAILABLE", str(error), wakes=may_heal)
-                entry.sleeps_until = monotonic() + _WAKE_AGAIN_S
             finally:
+                if entry.state == "UNAVAILABLE":
+                    entry.sleeps_until = monotonic() + _WAKE_AGAIN_S
                 del self._waking[entry]
 
     async def _known(self, digest: str) -> Entry | None:
@@ -247,14 +334,23 @@ class LifeCycle:
         try:
             if entry.host is not None:  # else who waits for it waits for nothing
                 await entry.unused()
-            if entry.state != "UNLOADING":
-                return  # it was loaded again meanwhile
+            if entry.state == "UNLOADING":  # else it was loaded again meanwhile
+                await self._leave(entry)
+        finally:
+            del self._ending[entry.ref.digest]
+
+    async def _leave(self, entry: Entry) -> None:
+        try:
             await self._free(entry)
+        finally:
             self._registry.remove(entry)
             if not self._registry.versions(entry.ref.name).get(entry.ref.version):
                 self._meter.forget(entry.ref.name, entry.ref.version)
-        finally:
-            del self._ending[entry.ref.digest]
+            self._tell("model_unloaded", entry)
+
+    def _tell(self, event: str, entry: Entry) -> None:
+        ref = entry.ref
+        self._log(event, model=ref.name, version=ref.version, reason=entry.reason)
 
     async def _free(self, entry: Entry) -> None:
         await self._placement.free(entry)

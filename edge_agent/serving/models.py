@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edge_agent.errors import ModelNotFoundError
 
@@ -61,9 +61,9 @@ class Models:
         found = self._registry.find(name, None).ref.name
         return [entry.statistics for entry in self._registry.versions(found).values()]
 
-    async def infer(self, call: Call) -> Reply:
+    def infer(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """See `Service.infer`."""
-        return await self._answering.infer(call)
+        return self._answering.infer(call)
 
     async def load(self, name: str, version: str | None) -> ModelStatus:
         """See `Service.load`."""

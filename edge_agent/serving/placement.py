@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edge_agent.cache.key import Origin
     from edge_agent.serve_config import ServeConfig
     from edge_agent.serving.entry import Entry
-    from edge_agent.serving.hosts import Hosts
+    from edge_agent.serving.hosts import Host, Hosts
     from edge_agent.workers.work import Loaded
 
 STOP_S: Final = 5.0
@@ -37,20 +37,19 @@ class Placement:
         self._alone: set[str] = set()
 
     async def place(self, entry: Entry, engine: str) -> None:
-        """Loads a model on its workers; then it is ready.
+        """Loads a model on its workers; then it can be ready.
 
         Raises:
             AgentError: It can't be loaded; it is nowhere then.
         """
         host = self._hosts.get(HostKind(engine, self._owner(entry.ref.name)))
         try:
-            loaded = await host.load(entry.ref.digest, lambda done: self.queue(entry, done))
+            loaded = await host.load(entry.ref.digest, lambda done: self._queue(entry, done))
         except BaseException:
             await self._hosts.tidy(STOP_S)
             raise
-        entry.host, entry.engine, entry.batches = host, engine, loaded.batches
+        entry.host, entry.engine, entry.loaded = host, engine, loaded
         entry.origin = self._origins[engine]
-        entry.be("READY")
 
     async def free(self, entry: Entry) -> None:
         """Waits until nothing of a model waits or runs, and takes it off its workers."""
@@ -59,12 +58,27 @@ class Placement:
             await host.unload(entry.ref.digest)
             await self._hosts.tidy(STOP_S)
 
-    async def drop(self, entry: Entry) -> None:
-        """Takes a model off its workers at once."""
+    def cut_off(self, entry: Entry) -> Host | None:
+        """Ends a model's queue at once: what waits there fails with a `ModelNotReadyError`.
+
+        Returns:
+            Where it ran, for `drop`; None where it ran nowhere.
+        """
         host, entry.host = entry.host, None
         if host is not None:
-            await host.drop(entry.ref.digest)
-            await self._hosts.tidy(STOP_S)
+            host.scheduler.remove_model(entry.ref.digest)
+        return host
+
+    async def drop(self, digest: str, host: Host) -> None:
+        """Takes a model that was cut off off its workers."""
+        await host.drop(digest)
+        await self._hosts.tidy(STOP_S)
+
+    def reconfigure(self, entry: Entry) -> None:
+        """Gives the queue of a model what is configured for it now."""
+        if entry.host is not None and entry.loaded is not None:
+            queue = self._queue(entry, entry.loaded)
+            entry.host.scheduler.update_model(entry.ref.digest, queue)
 
     def isolate(self, name: str) -> None:
         """Has a model placed on workers of its own from the next time on."""
@@ -78,8 +92,7 @@ class Placement:
     def _model(self, name: str) -> ModelConfig:
         return self._config().models.get(name) or ModelConfig()
 
-    def queue(self, entry: Entry, loaded: Loaded) -> ModelQueueSettings:
-        """Returns the settings of a model's queue."""
+    def _queue(self, entry: Entry, loaded: Loaded) -> ModelQueueSettings:
         model = self._model(entry.ref.name)
         return ModelQueueSettings(
             batches=loaded.batches,

@@ -30,6 +30,9 @@ class Kept(Protocol):
     def write(self, desired: Desired) -> None:
         """Keeps it durably."""
 
+    def forget(self) -> None:
+        """Forgets it."""
+
 
 class Applied(Struct, frozen=True):
     """What came of a desired state.
@@ -100,17 +103,33 @@ class Reconciler:
             self.desired = desired
             return await self._reach(desired)
 
+    async def forget(self) -> Applied:
+        """Goes back to what is served where no desired state was ever set: all that is installed.
+
+        Raises:
+            StoreError: It can't be forgotten; nothing was changed.
+        """
+        async with self._lock:
+            await asyncio.to_thread(self._kept.forget)
+            self.desired = None
+            return await self._reach(await self._wanted())
+
     async def run(self) -> None:
         """Tries again what failed, less and less often, for ever."""
         wait_s = _FIRST_RETRY_S
         while True:
             await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LAST_RETRY_S)
-            if self.is_reached:
-                wait_s = _FIRST_RETRY_S
+            # What never was loaded is no model that broke: its load is a step of its own.
+            failed = [one for one in self._registry if one.is_out_of_service and one.loaded]
+            if self.is_reached and not failed:
+                wait_s = max(_FIRST_RETRY_S, wait_s / 2)
                 continue
-            async with self._lock:
-                await self._reach(await self._wanted())
+            wait_s = min(wait_s * 2, _LAST_RETRY_S)
+            if not self.is_reached:
+                async with self._lock:
+                    await self._reach(await self._wanted())
+            for entry in failed:
+                await self._life_cycle.revive(entry)
 
     async def _wanted(self) -> Desired:
         if self.desired is not None:

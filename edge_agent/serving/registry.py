@@ -109,6 +109,8 @@ class Registry:
     def status(self, entry: Entry) -> ModelStatus:
         """Returns what the server says of a version."""
         is_live = self._live.get(entry.ref.name) is entry
+        if not self.aliases:
+            return entry.status(is_live, ())
         named = (entry.ref.version, None) if is_live else (entry.ref.version,)
         aliases = (a for a, (n, v) in self.aliases.items() if n == entry.ref.name and v in named)
         return entry.status(is_live, tuple(sorted(aliases)))

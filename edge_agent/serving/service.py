@@ -20,8 +20,9 @@ class ModelStatus(Struct, frozen=True):
 
     Attributes:
         ref: Name, version and digest.
-        state: READY only while calls are routed to it.
-        reason: Why it isn't ready; empty where it is.
+        state: READY only while calls are routed to it; also of one that rests, since a call
+            wakes it.
+        reason: Why it isn't loaded; empty where it is.
         is_live: Whether a call without a version goes to it.
         engine: Which engine runs it; empty where it isn't loaded.
         description: Its model.yaml; None where it was never opened.

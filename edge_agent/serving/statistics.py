@@ -37,10 +37,14 @@ def count(statistics: ModelStatistics, reply: Reply, rows: int, total_s: float) 
     # A run of several callers is counted by the share of each: whole numbers where it is one's own.
     statistics.execution_share += rows / max(reply.batch_size, rows, 1)
     statistics.execution_count = round(statistics.execution_share)
-    _add(statistics.queue, reply.queue_ms)
-    _add(statistics.compute_input, timings.get("prepare", 0.0))
-    _add(statistics.compute_infer, timings.get("infer", 0.0))
-    _add(statistics.compute_output, timings.get("answer", 0.0))
+    for duration, ms in (
+        (statistics.queue, reply.queue_ms),
+        (statistics.compute_input, timings.get("prepare", 0.0)),
+        (statistics.compute_infer, timings.get("infer", 0.0)),
+        (statistics.compute_output, timings.get("answer", 0.0)),
+    ):  # `_add`, without four calls of it for each call of a model
+        duration.count += 1
+        duration.ns += int(ms * 1e6)
 
 
 def count_failure(statistics: ModelStatistics, total_s: float) -> None:

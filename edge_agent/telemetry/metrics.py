@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from edge_agent.telemetry import families, triton
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from edge_agent.calls import Priority, Reply
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+# Our names are plain ASCII: this oldest version has all that they need, and all readers know it.
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Meter(Collector):

@@ -168,7 +168,8 @@ class Channel:
         self._incoming += self._chunk[:size]
         try:
             self._take_frames()
-        except (msgspec.MsgspecError, ValueError) as error:  # ValueError: what is no UTF-8
+        # ValueError: what is no UTF-8; RecursionError: what is nested too deep.
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self._give_up(f"sent a message that is none: {str(error)[:_SHOWN_CHARACTERS]!r}")
 
     def _take_frames(self) -> None:

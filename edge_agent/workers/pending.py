@@ -42,12 +42,20 @@ class _Asked(Struct):
         read: What becomes of its report.
         result: What the caller waits for, unless that was cancelled.
         timer: Tells that it takes too long.
+        answered: Done when it is pending no more, if anybody asked for that.
     """
 
     digest: str
     read: Read
     result: asyncio.Future[Any]
     timer: asyncio.TimerHandle
+    answered: asyncio.Future[None] | None = None
+
+    def end(self) -> None:
+        """It is pending no more."""
+        self.timer.cancel()
+        if self.answered is not None:
+            resolve(self.answered, None)
 
 
 class Pending:
@@ -70,13 +78,26 @@ class Pending:
 
     def add(self, command: Command, timeout_s: float, read: Read) -> asyncio.Future[Any]:
         """Takes in a command that was sent, and returns what its caller waits for."""
-        task, digest = _TASKS[type(command)], command.digest
-        timer = self._loop.call_later(
-            timeout_s, self._overdue, f"took longer than {timeout_s:g} s {task}", digest
-        )
+        timer = self._loop.call_later(timeout_s, self._late, command, timeout_s)
         result: asyncio.Future[Any] = self._loop.create_future()
-        self._asked[command.id] = _Asked(digest, read, result, timer)
+        self._asked[command.id] = _Asked(command.digest, read, result, timer)
         return result
+
+    def answered(self, command_id: int) -> asyncio.Future[None] | None:
+        """Returns what is done when a command is pending no more; None where it isn't now.
+
+        Its caller's going away doesn't end it.
+        """
+        asked = self._asked.get(command_id)
+        if asked is None:
+            return None
+        if asked.answered is None:
+            asked.answered = self._loop.create_future()
+        return asked.answered
+
+    def _late(self, command: Command, timeout_s: float) -> None:
+        task = _TASKS[type(command)]
+        self._overdue(f"took longer than {timeout_s:g} s {task}", command.digest)
 
     def answer(self, report: Report) -> None:
         """Hands a report to whoever waits for it.
@@ -91,8 +112,8 @@ class Pending:
             reject(asked.result, replies.failed(report.failure))
         else:
             resolve(asked.result, asked.read(report))
-        asked.timer.cancel()
         del self._asked[report.id]
+        asked.end()
 
     def models(self) -> frozenset[str]:
         """Returns the digests of the models that commands are about."""
@@ -101,8 +122,8 @@ class Pending:
     def fail(self, error: Callable[[], AgentError]) -> None:
         """Fails all of them, each with an error of its own."""
         for asked in self._asked.values():
-            asked.timer.cancel()
             reject(asked.result, error())
+            asked.end()
         self._asked.clear()
 
 

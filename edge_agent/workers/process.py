@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from edge_agent.workers.tensor_memory import written_bytes
+
 _FIRST_LOOK_S: Final = 0.001
 _LONGEST_LOOK_S: Final = 0.05
 _TAIL_BYTES: Final = 4096
@@ -19,10 +21,7 @@ _PIPE_BYTES: Final = 65536
 # What a worker's libraries may need. All else stays here: credentials, and systemd's NOTIFY_SOCKET.
 _PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "TMPDIR")
 _PASSED_GROUPS: Final = ("LC_", "PYTHON", "MALLOC_", "OMP_", "OPENBLAS_", "ORT_")
-
-
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system
 
 
 class WorkerProcess:
@@ -83,7 +82,7 @@ class WorkerProcess:
             return 0
         resident, mapped = int(fields[1]) * _PAGE_BYTES, int(fields[2]) * _PAGE_BYTES
         private = resident - mapped
-        return max(resident, private + os.fstat(shared).st_blocks * _BLOCK_BYTES)
+        return max(resident, private + written_bytes(shared))
 
     def kill(self) -> None:
         """Ends it now, with all that it started, and waits for it in the background."""
@@ -126,20 +125,6 @@ class WorkerProcess:
         self.drain()
         line = self._tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
         return "".join(one if one.isprintable() else "?" for one in line)[:_SHOWN_CHARACTERS]
-
-
-def ending(code: int) -> str:
-    """Says how a process ended, as in "it …".
-
-    Args:
-        code: As `subprocess` gives it.
-    """
-    if code >= 0:
-        return f"ended with the exit code {code}"
-    try:
-        return f"was ended by the signal {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was ended by the signal {-code}"
 
 
 def _is_passed(name: str) -> bool:

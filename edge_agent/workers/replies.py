@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from itertools import chain
 from math import isfinite, prod
 from typing import Final
 
-from edge_agent.calls import Answer, OutputTensor, Query
+from edge_agent.calls import ITEM_BYTES, Answer, OutputTensor, Query
 from edge_agent.errors import (
     AgentError,
     BadInputError,
@@ -25,7 +23,7 @@ from edge_agent.errors import (
 )
 from edge_agent.types import ScoredLabel
 from edge_agent.workers.protocol import Answered, Failure, Ran, Refused, TensorPart
-from edge_agent.workers.tensor_memory import TensorMemory
+from edge_agent.workers.tensor_memory import TensorMemory, written_bytes
 from edge_agent.workers.work import Loaded, Outcome
 
 _KINDS: Final[dict[str, type[AgentError]]] = {
@@ -44,24 +42,13 @@ _KINDS: Final[dict[str, type[AgentError]]] = {
         UnavailableError,
     )
 }
-_ITEM_BYTES: Final = {
-    "bool": 1,
-    "float16": 2,
-    "float32": 4,
-    "float64": 8,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint8": 1,
-    "uint16": 2,
-}
 _STAGES: Final = frozenset({"prepare", "infer", "answer"})
 _MAX_OUTPUTS: Final = 64
 _MAX_AXES: Final = 8
 _MAX_NAME: Final = 256
 _MAX_TEXT: Final = 4096
-_BLOCK_BYTES: Final = 512  # the unit of st_blocks
+_MAX_MS: Final = 3_600_000.0  # no run may take longer: max_run_ms
+_FEW_BYTES: Final = 64 * 1024  # so much is copied whatever was written
 
 
 class UntrueError(Exception):
@@ -81,7 +68,11 @@ def checked(loaded: Loaded | None) -> Loaded:
     Raises:
         UntrueError: It can't be so.
     """
-    if loaded is None or not _is_duration(loaded.run_ms) or len(loaded.engine_version) > _MAX_NAME:
+    if (
+        loaded is None
+        or not 0 <= loaded.run_ms <= _MAX_MS
+        or len(loaded.engine_version) > _MAX_NAME
+    ):
         raise UntrueError("told nothing sensible of a model that it loaded")
     return loaded
 
@@ -99,10 +90,12 @@ def outcomes(ran: Ran, queries: Sequence[Query], memory: TensorMemory) -> list[O
     """
     if len(ran.items) != len(queries):
         raise UntrueError(f"gave {len(ran.items)} answers to {len(queries)} queries")
-    answers = [one for one in ran.items if type(one) is Answered]
-    sizes = sum(part.span.size for part in chain.from_iterable(a.outputs for a in answers))
+    sizes = 0
+    for one in ran.items:
+        if type(one) is Answered:
+            sizes += sum([part.span.size for part in one.outputs])
     # Spans may overlap, or lie where nothing was written: copies of those are bounded here.
-    if sizes and sizes > os.fstat(memory.descriptor).st_blocks * _BLOCK_BYTES:
+    if sizes > _FEW_BYTES and sizes > written_bytes(memory.descriptor):
         raise UntrueError(f"says that its outputs are {sizes} bytes, more than it has written")
     return [
         failed(one.failure) if isinstance(one, Refused) else _answer(one, query, memory)
@@ -118,10 +111,11 @@ def _answer(said: Answered, query: Query, memory: TensorMemory) -> Answer:
             _check_labels(row, query.top_k)
     if len(said.confident) != len(said.labels):
         raise UntrueError("is confident of other rows than it answered")
-    timings = said.timings_ms
-    if not (_STAGES.issuperset(timings) and all(map(_is_duration, timings.values()))):
-        raise UntrueError("told timings that are none")
-    return Answer(said.labels, _outputs(said.outputs, query, memory), said.confident, timings)
+    for stage, ms in said.timings_ms.items():
+        if stage not in _STAGES or not 0 <= ms <= _MAX_MS:
+            raise UntrueError("told timings that are none")
+    outputs = _outputs(said.outputs, query, memory)
+    return Answer(said.labels, outputs, said.confident, said.timings_ms)
 
 
 def _check_labels(row: tuple[ScoredLabel, ...], top_k: int | None) -> None:
@@ -141,11 +135,11 @@ def _outputs(
         raise UntrueError("gave the same output twice, or more than a model has")
     if query.outputs and not names.issubset(query.outputs):
         raise UntrueError("gave outputs that nobody asked for")
-    return tuple(_output(part, memory) for part in parts)
+    return tuple([_output(part, memory) for part in parts])
 
 
 def _output(part: TensorPart, memory: TensorMemory) -> OutputTensor:
-    item_bytes = _ITEM_BYTES.get(part.dtype)
+    item_bytes = ITEM_BYTES.get(part.dtype)
     if item_bytes is None or len(part.shape) > _MAX_AXES or not 0 < len(part.name) <= _MAX_NAME:
         raise UntrueError("gave an output that no model can have")
     if prod(part.shape) * item_bytes != part.span.size or part.is_json:
@@ -157,10 +151,6 @@ def _output(part: TensorPart, memory: TensorMemory) -> OutputTensor:
     except ValueError as error:
         raise UntrueError("gave an output that lies outside of the shared memory") from error
     return OutputTensor(part.name, part.dtype, part.shape, data)
-
-
-def _is_duration(value: float) -> bool:
-    return isfinite(value) and value >= 0
 
 
 def _cut(text: str | None) -> str | None:

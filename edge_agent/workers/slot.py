@@ -84,11 +84,11 @@ class Slot:
         """Runs batches until it is cancelled."""
         while True:
             batch = await self._work.next_batch(self.models, self._settings.classes)
-            outcomes: Sequence[Outcome] = _all_failed(batch, _stopped())
+            outcomes: Sequence[Outcome] | None = None
             try:
                 outcomes = await self._run(batch)
             finally:
-                batch.done(outcomes)
+                batch.done(_all_failed(batch, _stopped()) if outcomes is None else outcomes)
 
     async def keep(self) -> None:
         """Keeps a worker there, in good health, until it is cancelled."""
@@ -177,14 +177,15 @@ class Slot:
             outcomes = await self._run_alone(batch)
         except AgentError as error:
             return _all_failed(batch, error)
-        if any(type(one) is Answer for one in outcomes):
+        if Answer in map(type, outcomes):
             self._proved()
         return outcomes
 
     async def _run_alone(self, batch: Batch) -> Sequence[Outcome]:
         while True:
             # Not within the lock: whoever sees to a new worker may need it.
-            await self._alive()
+            if self._is_down():
+                await self._alive()
             async with self._use:
                 worker = self._worker
                 if worker is not None and not worker.ended.done():

@@ -21,6 +21,7 @@ _MIN_BYTES: Final = 1 << 26
 # So much stays after a large batch: fresh pages would be faulted in anew for every request.
 WARM_BYTES: Final = 4 << 20
 _ALIGNMENT: Final = 64
+_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system
 
 
 class TensorMemory:
@@ -130,3 +131,8 @@ class TensorMemory:
             self._map.close()
         os.close(self.descriptor)
         self.descriptor = -1
+
+
+def written_bytes(descriptor: int) -> int:
+    """Returns how much of such a memory has been touched, and is held for it."""
+    return os.fstat(descriptor).st_blocks * _BLOCK_BYTES

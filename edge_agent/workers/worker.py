@@ -13,11 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from edge_agent.calls import Query
+from edge_agent.child_process import ending
 from edge_agent.errors import BadInputError, WorkerFailedError
 from edge_agent.workers import pending, replies
 from edge_agent.workers.channel import Channel
 from edge_agent.workers.pending import Pending, Read
-from edge_agent.workers.process import WorkerProcess, ending
+from edge_agent.workers.process import WorkerProcess
 from edge_agent.workers.protocol import (
     Command,
     Failed,
@@ -87,7 +88,7 @@ class Worker:
         self.idle_bytes = 0
         self._loop = loop
         self._started: asyncio.Future[None] = loop.create_future()
-        self._running: asyncio.Future[list[Outcome]] | None = None
+        self._running = 0
         self._pending = Pending(self._overdue)
         most_mib = settings.memory_limit_mib
         self._memory = TensorMemory.create(
@@ -218,19 +219,19 @@ class Worker:
         Raises:
             AgentError: None of them can be answered.
         """
-        while self._running is not None and not self._running.done():
-            await asyncio.wait((self._running,))
+        while (answered := self._pending.answered(self._running)) is not None:
+            await asyncio.wait((answered,))
         self._require_running()
         self._memory.reset()
         try:
-            self._running = self._send_batch(digest, queries, timeout_s)
+            told = self._send_batch(digest, queries, timeout_s)
         except BadInputError as error:
             if len(queries) < 2:
                 return [error]
             middle = len(queries) // 2  # together they are too large; each may be small enough
             first = await self.run(digest, queries[:middle], timeout_s)
             return [*first, *await self.run(digest, queries[middle:], timeout_s)]
-        return await asyncio.shield(self._running)
+        return await told
 
     def kill(
         self, trouble: Trouble | None, message: str, models: frozenset[str] | None = None
@@ -266,8 +267,9 @@ class Worker:
     def _send_batch(
         self, digest: str, queries: Sequence[Query], timeout_s: float
     ) -> asyncio.Future[list[Outcome]]:
-        items = tuple(self._item(query) for query in queries)
+        items = tuple([self._item(query) for query in queries])
         command = RunBatch(self._pending.next_id(), digest, items)
+        self._running = command.id
         return self._send(command, timeout_s, lambda said: self._outcomes(said, queries))
 
     def _item(self, query: Query) -> Item:
@@ -275,10 +277,12 @@ class Worker:
         return Item(
             query.wants,
             tuple(
-                TensorPart(one.name, one.dtype, one.shape, put(one.data), one.is_json)
-                for one in query.tensors
+                [
+                    TensorPart(one.name, one.dtype, one.shape, put(one.data), one.is_json)
+                    for one in query.tensors
+                ]
             ),
-            tuple(put(one) for one in query.images),
+            tuple([put(one) for one in query.images]),
             query.top_k,
             query.outputs,
         )

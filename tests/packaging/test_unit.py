@@ -51,3 +51,19 @@ def test_watchdog_waits_for_more_than_one_canary() -> None:
 def test_group_of_the_socket_is_made() -> None:
     assert service()["Group"] == GROUP
     assert f"\ng {GROUP} -" in (PACKAGING / "sysusers.d/edge-agent.conf").read_text()
+
+
+def test_root_keeps_what_the_daemon_needs_of_it() -> None:
+    assert set(service()["CapabilityBoundingSet"].split()) == {
+        "CAP_CHOWN",  # sockets get their groups
+        "CAP_KILL",  # workers are nobody's
+        "CAP_NET_BIND_SERVICE",
+        "CAP_SETGID",
+        "CAP_SETUID",
+    }
+
+
+def test_only_its_own_folders_can_be_written() -> None:
+    unit = service()
+    assert unit["ProtectSystem"] == "strict"
+    assert unit["StateDirectory"] == unit["RuntimeDirectory"] == "edge-agent"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +13,7 @@ from msgspec import Struct
 from edge_agent import tensors
 from edge_agent.errors import AgentError, BadInputError, EngineFailedError
 from edge_agent.types import dtype_name
+from edge_agent.workers.child import faults
 from edge_agent.workers.child.model import joined, part, rows
 from edge_agent.workers.protocol import Answered, Failure, Item, Refused, Span, TensorPart
 
@@ -78,9 +77,8 @@ def failure(error: Exception) -> Failure:
     if isinstance(error, MemoryError):
         error = EngineFailedError("not enough memory")
     if not isinstance(error, AgentError):
-        with suppress(OSError):  # nobody reads the log fast enough
-            traceback.print_exception(error)
-        error = EngineFailedError(f"a fault in the worker: {type(error).__name__}: {error}")
+        faults.tell(error)
+        error = EngineFailedError(f"a fault in the worker: {type(error).__name__}")
     # What isn't UTF-8, such as a name in a damaged file, can't be sent.
     message = error.message.encode("utf-8", "replace").decode()
     return Failure(type(error).__name__, message, error.path, error.hint)

@@ -8,9 +8,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, NoReturn
 
 from edge_agent.errors import BadInputError, ModelFileError, ModelNotReadyError
+from edge_agent.memory_allocator import give_back
 from edge_agent.workers.child import batches
 from edge_agent.workers.child.model import Model
-from edge_agent.workers.child.process_setup import give_memory_back
 from edge_agent.workers.child.sealed_contents import SealedContents
 from edge_agent.workers.protocol import (
     Command,
@@ -98,7 +98,7 @@ class Commands:
                 report = self._do(command, descriptors)
                 if not isinstance(command, ProbeModel):
                     # The bytes of a file, a session, or what an engine made before it failed.
-                    give_memory_back()
+                    give_back()
                 self._connection.send(report)
         finally:  # nobody hears us any more
             os._exit(1)

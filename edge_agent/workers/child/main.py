@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
 from socket import socket
 from typing import Final
 
 import msgspec
 
+from edge_agent.workers.child import faults
 from edge_agent.workers.child.confinement import confine
 from edge_agent.workers.child.connection import Connection, GarbledError
 from edge_agent.workers.child.process_setup import settle, settle_down
@@ -30,17 +32,20 @@ def main() -> None:
         code = 0
     except (GarbledError, OSError) as error:
         print(f"the connection to the daemon is of no use: {error}", file=sys.stderr)  # noqa: T201
-    except BaseException:  # noqa: BLE001 - told as the interpreter would
-        sys.excepthook(*sys.exc_info())
+    except ImportError as error:
+        print(f"can't be imported: {error}", file=sys.stderr)  # noqa: T201
+    except BaseException as error:  # noqa: BLE001 - it ends here
+        faults.tell(error)
     finally:
-        sys.stderr.flush()
+        with suppress(OSError):  # nobody reads the log fast enough
+            sys.stderr.flush()
         os._exit(code)
 
 
 def _serve(engine: str, stream: socket, memory: TensorMemory, settings: ChildSettings) -> None:
-    settle(settings)
+    user = settle(settings)
     # Before numpy and engines are imported: their threads would stay unconfined.
-    confinement = confine()
+    confinement = "; ".join(one for one in (user, confine()) if one) or None
     from edge_agent.backends.registry import SHARING_BACKENDS
     from edge_agent.images import ImageLimits
     from edge_agent.workers.child.commands import Commands

@@ -12,38 +12,44 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.child_process import limit
+from edge_agent.memory_allocator import reuse_large_buffers
+from edge_agent.workers.child.privileges import give_up_root
 
 if TYPE_CHECKING:
     from edge_agent.workers.protocol import ChildSettings
 
 _PR_SET_PDEATHSIG: Final = 1
 _OOM_SCORE: Final = "500"
-# The largest that glibc takes. Above it each buffer is mapped anew and its pages faulted in:
-# decoding a photo took half as long again.
-_KEPT_BYTES: Final = 32 << 20
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _GC_THRESHOLD: Final = 20_000
 # So long does a run wait, each time it needs the interpreter, for a model that is being loaded.
 _SWITCH_S: Final = 0.0005
 
 
-def settle(settings: ChildSettings) -> None:
-    """Prepares this process, before it imports an engine."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != settings.parent_pid:  # it died before we asked to be told
-        os._exit(1)
+def settle(settings: ChildSettings) -> str | None:
+    """Prepares this process, before it imports an engine.
+
+    Returns:
+        As whom it runs, where that was root; None where it wasn't.
+    """
+    _end_with(settings.parent_pid)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the daemon decides
         signal.signal(ignored, signal.SIG_IGN)
     limit(resource.RLIMIT_CORE, 0)
     _take_place(settings)
     _close_standard_streams()
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    reuse_large_buffers()
     # One engine has threads of its own already, and no tensor here is worth BLAS's.
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": str(settings.threads)}
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    user = give_up_root()
+    _end_with(settings.parent_pid)
+    return user
+
+
+def _end_with(parent_pid: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before we asked to be told
+        os._exit(1)
 
 
 def _take_place(settings: ChildSettings) -> None:
@@ -76,13 +82,6 @@ def settle_down(memory_limit_mib: int | None) -> None:
     sys.setswitchinterval(_SWITCH_S)
     if memory_limit_mib is not None:
         limit(resource.RLIMIT_DATA, _data_bytes() + (memory_limit_mib << 20))
-
-
-def give_memory_back() -> None:
-    """Returns freed memory to the system, where the C library can."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
 
 
 def _data_bytes() -> int:

@@ -14,6 +14,7 @@ from msgspec import structs
 from edge_agent.cache import connection, entry, inspection, scripts
 from edge_agent.cache.admission import PATIENCE
 from edge_agent.cache.cache import ResultCache
+from edge_agent.cache.database import CacheDatabase
 from edge_agent.cache.tickets import INLINE_BYTES
 from edge_agent.calls import Answer
 from edge_agent.serve_config import CacheConfig
@@ -212,6 +213,52 @@ def test_clearing_beside_a_running_daemon(file: Path) -> None:
         assert cache.statistics().state == "ok"
 
     serve(file, work)
+
+
+def test_the_daemon_forgets_what_it_has_and_what_it_was_about_to_write(file: Path) -> None:
+    async def work(cache: ResultCache) -> None:
+        await ready(cache)
+        for _ in range(2):
+            await ask(cache, query(b"x"))
+        await written(cache, 1)
+        for _ in range(2):
+            await ask(cache, query(b"y"))
+        await cache.clear()
+        for data in (b"x", b"y"):
+            assert await cache.get(cache.ticket(SUBJECT, query(data))) is None
+        await ask(cache, query(b"z"))
+        await ask(cache, query(b"z"))
+        await until(lambda: inspection.look(file).entries == 1)
+
+    serve(file, work)
+
+
+@pytest.mark.parametrize("fault", ["none", "unexpected"])
+def test_large_inputs_are_told_apart_without_a_database(
+    file: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(database: CacheDatabase) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(CacheDatabase, "run", fail)
+
+    async def main() -> None:
+        cache = ResultCache(file, CacheConfig(mib=0 if fault == "none" else 1))
+        running = asyncio.create_task(cache.run())
+        await asyncio.sleep(0)
+        if fault == "unexpected":
+            with pytest.raises(ZeroDivisionError):
+                await running
+            assert cache.statistics().state == "off: it failed unexpectedly"
+            running = asyncio.create_task(cache.run())
+            await asyncio.sleep(0)
+        wide = query(bytes(INLINE_BYTES + 1))
+        first = await cache.flights.enter(cache.ticket(SUBJECT, wide))
+        assert await cache.flights.enter(cache.ticket(SUBJECT, wide)) is first
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(main())
 
 
 def test_a_huge_answer_is_given_but_not_kept_on_the_disk(file: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from pathlib import Path
 
-from edge_agent.daemon.memory_allocator import reuse_large_buffers
+from edge_agent.memory_allocator import reuse_large_buffers
 from edge_agent.serve_config import ServeConfig, TcpConfig
 from edge_agent.server import sockets, tokens
 from edge_agent.server.apps import bodies, data_app

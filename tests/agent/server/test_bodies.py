@@ -17,7 +17,7 @@ from edge_agent.server.bodies import Bodies
 from edge_agent.server.codings import pack
 from edge_agent.server.errors import BodyTooLargeError, BodyTooSlowError, ClientGoneError
 from edge_agent.server.exchange import Exchange
-from edge_agent.server.replies import Message, Reply
+from edge_agent.server.replies import BINARY, Message, Reply
 from tests.agent.server.asgi import ask, asked, data
 from tests.agent.server.fakes import FakeService
 
@@ -62,6 +62,7 @@ def test_a_body_is_what_its_pieces_are(pieces: list[bytes], declared: bool) -> N
         ([b"12345"], {}),
         ([b"12", b"34", b"5"], {}),
         ([], {b"content-length": b"9" * 40}),
+        ([], {b"content-length": b"0" * 5000 + b"5"}),
     ],
 )
 def test_a_body_that_is_too_large_is_refused(
@@ -124,10 +125,10 @@ def test_packed_requests_are_unpacked(coding: str) -> None:
 @pytest.mark.parametrize(
     ("body", "coding", "status"),
     [
-        (gzip.compress(bytes(2 * MIB)), "gzip", 413),
+        (gzip.compress(bytes(2 * MIB), mtime=0), "gzip", 413),
         (zlib.compress(bytes(2 * MIB)), "deflate", 413),
-        (gzip.compress(b"{}")[:-3], "gzip", 400),
-        (gzip.compress(b"{}") + b"more", "gzip", 400),
+        (gzip.compress(b"{}", mtime=0)[:-3], "gzip", 400),
+        (gzip.compress(b"{}", mtime=0) + b"more", "gzip", 400),
         (b"plain", "gzip", 400),
         (b"", "deflate", 400),
         (b"{}", "br", 415),
@@ -150,10 +151,13 @@ def test_bombs_and_damage_are_refused(body: bytes, coding: str, status: int) -> 
         (b"gzip;q=x", None),
     ],
 )
-def test_replies_are_packed_as_the_client_likes(accepted: bytes, coding: bytes | None) -> None:
-    plain = bytes(5000)
+@pytest.mark.parametrize("size", [5000, 100_000])
+def test_replies_are_packed_as_the_client_likes(
+    accepted: bytes, coding: bytes | None, size: int
+) -> None:
+    plain = bytes(size)
     reply = Reply(plain)
-    pack(reply, accepted)
+    asyncio.run(pack(reply, accepted))
     assert dict(reply.headers).get(b"content-encoding") == coding
     ways: dict[bytes | None, Callable[[bytes], bytes]]
     ways = {None: bytes, b"gzip": gzip.decompress, b"deflate": zlib.decompress}
@@ -162,12 +166,28 @@ def test_replies_are_packed_as_the_client_likes(accepted: bytes, coding: bytes |
 
 def test_small_replies_and_those_on_this_machine_arent_packed() -> None:
     small = Reply(bytes(100))
-    pack(small, b"gzip")
+    asyncio.run(pack(small, b"gzip"))
     assert small.body == bytes(100)
     document = {"inputs": [{"name": "x", "shape": [1, 999], "datatype": "FP32", "data": []}]}
     body = json.dumps(document).encode()
     got = asked(data(FakeService()), "POST", PATH, body, {"Accept-Encoding": "gzip"})
     assert "content-encoding" not in got.headers
+
+
+def test_tensors_as_bytes_arent_packed() -> None:
+    reply = Reply(bytes(5000), content_type=BINARY)
+    asyncio.run(pack(reply, b"gzip"))
+    assert reply == Reply(bytes(5000), content_type=BINARY)
+
+
+def test_packing_a_long_reply_doesnt_hold_up_others() -> None:
+    async def scenario() -> None:
+        packing = asyncio.create_task(pack(Reply(bytes(100_000)), b"gzip"))
+        await asyncio.sleep(0)
+        assert not packing.done()
+        await packing
+
+    asyncio.run(scenario())
 
 
 def test_json_of_too_many_values_is_refused_before_it_is_read() -> None:

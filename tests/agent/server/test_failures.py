@@ -82,7 +82,8 @@ PLACE = "/var/lib/edge-agent/bundles/x"
     "error",
     [
         errors.StoreError("can't be read", path=PLACE, hint=f"look into {PLACE}"),
-        errors.ModelFileError("is odd", path=PLACE),
+        errors.ModelFileError("is odd", path=PLACE, hint=f"look into {PLACE}"),
+        errors.DescriptionError("is odd", path=PLACE, hint=f"look into {PLACE}"),
         errors.WorkerFailedError("crashed", path=PLACE, hint=f"see {PLACE}"),
         signing.BundleChanged("differs", path=PLACE),
         OSError(5, "Input/output error", PLACE),

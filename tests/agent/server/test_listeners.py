@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from edge_agent.errors import ConfigError
+from edge_agent.serve_config import TcpConfig
 from edge_agent.server import listeners, protocols, sockets
-from edge_agent.server.listeners import HttpServer, event_loop, listen
+from edge_agent.server.listeners import HttpServer, Listener, event_loop, listen
 from tests.agent.server.asgi import data
 from tests.agent.server.fakes import FakeService
 
@@ -92,10 +93,12 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path, max_connections: int = 8) -> AsyncIterator[Served]:
+async def served(
+    folder: Path, max_connections: int = 8, idle_s: float = 75.0
+) -> AsyncIterator[Served]:
     service = FakeService()
     path = folder / "data.sock"
-    server = HttpServer([listen(data(service), path)], max_connections)
+    server = HttpServer([listen(data(service), path)], max_connections, idle_s)
     await server.start()
     try:
         yield Served(server, service, path)
@@ -240,6 +243,47 @@ def test_too_many_connections_are_told_so(kind: str, run: Any, folder: Path) -> 
     run(scenario())
 
 
+def test_strangers_on_one_door_dont_shut_another(kind: str, run: Any, folder: Path) -> None:
+    async def scenario() -> None:
+        app = data(FakeService())
+        network = Listener(app, sockets.tcp_socket(TcpConfig(port=0)))
+        local = listen(app, folder / "data.sock")
+        server = HttpServer([network, local], max_connections=1)
+        await server.start()
+        try:
+            address = network.socket.getsockname()[:2]
+            first = Client(*await asyncio.open_connection(*address))
+            second = Client(*await asyncio.open_connection(*address))
+            assert (await second.receive())[0] == 503
+            mine = Client(*await asyncio.open_unix_connection(str(local.path)))
+            assert (await mine.ask(LIVE))[0] == 200
+            for one in (first, second, mine):
+                one.close()
+        finally:
+            await server.stop(0.0)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /v2 HTTP/1.1\r\nHost: x\r\n"])
+def test_a_stranger_has_little_time_for_a_first_request(
+    kind: str, run: Any, begun: bytes
+) -> None:
+    async def scenario() -> None:
+        network = Listener(data(FakeService()), sockets.tcp_socket(TcpConfig(port=0)))
+        server = HttpServer([network], 8, first_s=0.01)
+        await server.start()
+        try:
+            client = Client(*await asyncio.open_connection(*network.socket.getsockname()[:2]))
+            client.writer.write(begun)
+            assert await client.ended()
+            client.close()
+        finally:
+            await server.stop(0.0)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_a_head_without_end_is_refused(kind: str, run: Any, folder: Path, is_whole: bool) -> None:
     if is_whole and kind == "h11":
@@ -276,8 +320,7 @@ def test_a_connection_that_doesnt_get_on_is_closed(
     kind: str, run: Any, folder: Path, begun: bytes
 ) -> None:
     async def scenario() -> None:
-        async with served(folder) as one:
-            one.server._limits.idle_s = 0.01
+        async with served(folder, idle_s=0.01) as one:
             client = await one.connect()
             client.writer.write(begun)
             assert await client.ended()
@@ -288,8 +331,7 @@ def test_a_connection_that_doesnt_get_on_is_closed(
 
 def test_a_call_may_take_longer_than_idleness(kind: str, run: Any, folder: Path) -> None:
     async def scenario() -> None:
-        async with served(folder) as one:
-            one.server._limits.idle_s = 0.001
+        async with served(folder, idle_s=0.001) as one:
             one.service.gate = asyncio.Event()
             client = await one.connect()
             client.send(*infer())

@@ -123,8 +123,20 @@ def test_a_key_that_others_can_read_is_refused(folder: Path) -> None:
         sockets.tls(config(folder))
 
 
-def test_without_a_certificate_connections_are_plain() -> None:
-    assert sockets.tls(TcpConfig(port=0)) is None
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_without_a_certificate_connections_are_plain_on_this_machine(address: str) -> None:
+    assert sockets.tls(TcpConfig(port=0, address=address, tokens_file="/tokens")) is None
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.10", "gateway"])
+def test_tokens_dont_go_over_a_network_in_the_clear(address: str) -> None:
+    with pytest.raises(ConfigError, match="in the clear"):
+        sockets.tls(TcpConfig(port=0, address=address, tokens_file="/tokens"))
+
+
+def test_a_door_that_nobody_could_pass_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nobody could get in"):
+        sockets.tls(TcpConfig(port=0))
 
 
 def test_a_port_that_is_taken_is_an_error_of_the_configuration() -> None:

@@ -111,10 +111,10 @@ class FakePool:
         batches: What it has begun to run.
     """
 
-    def __init__(self, scheduler: Scheduler, kind: HostKind) -> None:
+    def __init__(self, scheduler: Scheduler, kind: HostKind, refuses: dict[str, Exception]) -> None:
         self.kind = kind
         self.models: set[str] = set()
-        self.refuses: dict[str, Exception] = {}
+        self.refuses = refuses
         self.unload_error: Exception | None = None
         self.loading, self.running = asyncio.Event(), asyncio.Event()
         self.loading.set()
@@ -175,11 +175,14 @@ class FakeSelection:
 
     def __init__(self) -> None:
         self.problems: dict[str, Exception] = {}
+        self.trials: dict[str, asyncio.Event] = {}
         self.tried: list[str] = []
 
     async def choose(self, bundle: Bundle) -> EngineFile:
         self.tried.append(bundle.ref.digest)
         await asyncio.sleep(0)
+        if bundle.ref.digest in self.trials:
+            await self.trials[bundle.ref.digest].wait()
         if bundle.ref.digest in self.problems:
             raise self.problems[bundle.ref.digest]
         return bundle.description.engines[0]
@@ -192,6 +195,7 @@ class Scene:
         self.config = ServeConfig()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.pools: list[FakePool] = []
+        self.refuses: dict[str, Exception] = {}
         self.tasks = tasks
         self.registry, self.bundles, self.selection = Registry(), FakeBundles(), FakeSelection()
         self.hosts = Hosts(self._make, tasks)
@@ -205,6 +209,7 @@ class Scene:
             Meter(),
             tasks,
             lambda: None,
+            self.log,
         )
         self.faults = Faults(self.registry, self.life_cycle, self.placement, tasks, self.log)
         cache = ResultCache(folder / "cache.sqlite3", CacheConfig(mib=cache_mib))
@@ -214,7 +219,7 @@ class Scene:
 
     def _make(self, kind: HostKind) -> Host:
         scheduler = Scheduler(limits_of(self.config))
-        pool = FakePool(scheduler, kind)
+        pool = FakePool(scheduler, kind, self.refuses)
         self.pools.append(pool)
         return Host(kind, scheduler, [cast("Pool", pool)])
 
@@ -277,5 +282,3 @@ def play(folder: Path, act: Callable[[Scene], Coroutine[Any, Any, None]], mib: i
             await act(one)
 
     asyncio.run(main())
-
-

@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from edge_agent.errors import (
-    AgentError,
     EngineFailedError,
     ModelNotFoundError,
     ModelNotReadyError,
-    UnavailableError,
     WorkerFailedError,
 )
-from edge_agent.serving import life_cycle
-from edge_signing.errors import NotTrusted, SigningError
+from edge_signing.errors import NotTrusted
 
-from .scene import Scene, call, play, until, who
+from .scene import Scene, play, until, who
 
 A1, A2 = "sha256:acme/a@1.0.0", "sha256:acme/a@2.0.0"
 
@@ -102,6 +99,8 @@ def test_swapping_to_and_fro_leaves_the_last(tmp_path: Path) -> None:
                 assert who(reply) == reply.model.digest
         await until(lambda: len(list(s.registry)) == 1)
         assert s.pools[0].models == {A1}
+        await until(lambda: not s.life_cycle._ending)
+        assert (s.life_cycle._waking, list(s.life_cycle._parts)) == ({}, [A1])
 
     play(tmp_path, act)
 
@@ -130,7 +129,7 @@ def test_a_load_that_fails_leaves_what_is_live(
         places = {
             "bundle": s.bundles.problems,
             "selection": s.selection.problems,
-            "worker": s.pools[0].refuses,
+            "worker": s.refuses,
         }
         places[where][A2] = kind("broken")
         with pytest.raises(kind):
@@ -163,13 +162,44 @@ def test_a_load_that_fails_on_its_own_workers_leaves_none_of_them(tmp_path: Path
         await s.serve()
         s.placement.isolate("acme/b")
         s.bundles.install("acme/b", "1.0.0")
-        loading = asyncio.create_task(s.life_cycle.load("acme/b", None))
-        await until(lambda: len(s.pools) == 2)
-        s.pools[1].refuses["sha256:acme/b@1.0.0"] = WorkerFailedError("crashed")
+        s.refuses["sha256:acme/b@1.0.0"] = WorkerFailedError("crashed")
         with pytest.raises(WorkerFailedError):
-            await loading
+            await s.life_cycle.load("acme/b", None)
         await until(lambda: s.pools[1].is_stopped)
         assert [host.kind.owner for host in s.hosts] == [None]
+
+    play(tmp_path, act)
+
+
+def test_a_trial_that_takes_long_leaves_the_live_version_alone(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        old = await s.serve("1.0.0")
+        s.selection.trials[A2] = trial = asyncio.Event()
+        loading = asyncio.create_task(s.serve("2.0.0"))
+        await until(lambda: A2 in s.selection.tried)
+        await s.life_cycle.rest(old, "it rests")
+        assert who(await s.ask()) == A1
+        s.placement.isolate("acme/a")
+        await s.life_cycle.fail(old, "it moves", wakes=True)
+        assert who(await s.ask(2)) == A1
+        assert not loading.done()
+        trial.set()
+        assert (await loading).ref.version == "2.0.0"
+        assert who(await s.ask(3)) == A2
+
+    play(tmp_path, act)
+
+
+def test_calls_wait_for_the_first_trial(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        s.selection.trials[A1] = trial = asyncio.Event()
+        loading = asyncio.create_task(s.serve())
+        await until(lambda: A1 in s.selection.tried)
+        asked = s.asking()
+        await until(lambda: s.registry.find("acme/a", None).is_used)
+        trial.set()
+        await loading
+        assert who(await asked) == A1
 
     play(tmp_path, act)
 
@@ -264,154 +294,3 @@ def test_models_that_end_together_end_their_workers_once(tmp_path: Path) -> None
         await until(lambda: all(pool.is_stopped for pool in s.pools))
 
     play(tmp_path, act)
-
-
-def test_what_rests_is_loaded_once_for_all_who_ask(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        await s.life_cycle.rest(entry, "it rests")
-        assert (entry.state, entry.is_at_hand, entry.host) == ("UNAVAILABLE", True, None)
-        assert list(s.hosts) == []
-        replies = await asyncio.gather(*(s.ask(number) for number in range(20)))
-        assert {who(reply) for reply in replies} == {A1}
-        assert [pool.loads for pool in s.pools] == [[A1], [A1]]
-
-    play(tmp_path, act)
-
-
-def test_what_is_used_does_not_rest(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        pool = await s.running()
-        began = s.asking()
-        await until(lambda: pool.batches)
-        await s.life_cycle.rest(entry, "it rests")
-        assert entry.state == "READY"
-        pool.running.set()
-        await began
-
-    play(tmp_path, act)
-
-
-def test_a_model_stays_at_hand_while_it_is_woken(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        await s.serve(name="acme/b")
-        await s.life_cycle.rest(entry, "it rests")
-        s.pools[0].loading.clear()
-        asked = s.asking()
-        await until(lambda: entry.state == "LOADING")
-        assert entry.is_at_hand
-        with pytest.raises(ModelNotReadyError, match="being loaded"):
-            await s.life_cycle.wake(entry, 0.01)
-        s.pools[0].loading.set()
-        assert who(await asked) == A1
-
-    play(tmp_path, act)
-
-
-@pytest.mark.parametrize("error", [UnavailableError("no memory"), OSError("no disk")])
-def test_a_wake_that_failed_is_tried_again_but_not_by_every_call(
-    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        await s.life_cycle.rest(entry, "it rests")
-        s.bundles.problems[A1] = error
-        opened = len(s.bundles.opened)
-        for number in range(5):
-            with pytest.raises(ModelNotReadyError, match="no "):
-                await s.ask(number)
-        assert len(s.bundles.opened) == opened + 1
-        assert not entry.is_at_hand
-        s.bundles.problems.clear()
-        entry.sleeps_until = 0.0
-        assert who(await s.ask()) == A1
-
-    play(tmp_path, act)
-
-
-def test_what_is_not_trusted_any_more_is_not_woken(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        await s.life_cycle.rest(entry, "it rests")
-        s.bundles.problems[A1] = NotTrusted("its key was revoked")
-        for number in range(2):
-            with pytest.raises(ModelNotReadyError, match="revoked"):
-                await s.ask(number)
-        assert (entry.state, entry.wakes) == ("UNAVAILABLE", False)
-
-    play(tmp_path, act)
-
-
-@pytest.mark.parametrize(
-    ("error", "wakes"),
-    [(None, None), (NotTrusted("revoked"), False), (OSError("disk"), True)],
-)
-def test_a_reload_ends_what_cannot_be_opened_any_more(
-    tmp_path: Path, error: AgentError | SigningError | OSError | None, wakes: bool | None
-) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        if error is not None:
-            s.bundles.problems[A1] = error
-        await s.life_cycle.recheck(entry)
-        if error is None:
-            assert entry.state == "READY"
-        else:
-            assert (entry.state, entry.wakes) == ("UNAVAILABLE", wakes)
-            assert list(s.hosts) == []
-
-    play(tmp_path, act)
-
-
-def test_a_call_that_waits_for_a_version_gets_the_one_that_takes_its_place(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        old = await s.serve("1.0.0")
-        await s.serve(name="acme/b")
-        await s.life_cycle.rest(old, "it rests")
-        s.pools[0].loading.clear()
-        switching = asyncio.create_task(s.serve("2.0.0"))
-        await until(lambda: A2 in s.pools[0].loads)
-        waiting = s.asking()  # wakes the old one, behind the load of the new one
-        again = asyncio.create_task(s.life_cycle.load("acme/a", "2.0.0"))
-        await until(lambda: old.is_used)
-        s.pools[0].loading.set()
-        await asyncio.gather(switching, again)
-        assert who(await waiting) == A2
-        await until(lambda: old not in s.registry)
-        assert A1 not in s.pools[0].models
-
-    play(tmp_path, act)
-
-
-def test_a_fault_of_old_workers_does_not_end_the_new_placement(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        entry = await s.serve()
-        first = asyncio.create_task(s.life_cycle.fail(entry, "broke shared workers", wakes=True))
-        second = asyncio.create_task(s.life_cycle.fail(entry, "too late", wakes=False))
-        await first
-        s.placement.isolate("acme/a")
-        assert who(await s.ask()) == A1
-        await second
-        assert entry.state == "READY"
-
-    play(tmp_path, act)
-
-
-def test_files_are_of_what_is_served_only(tmp_path: Path) -> None:
-    async def act(s: Scene) -> None:
-        await s.serve()
-        with pytest.raises(ModelNotFoundError):
-            await s.life_cycle.files("sha256:other")
-
-    play(tmp_path, act)
-
-
-def test_not_ready_says_why() -> None:
-    from .scene import entry
-
-    one = entry()
-    one.be("UNAVAILABLE", "it broke")
-    assert str(life_cycle.not_ready(one)) == "acme/a 1.0.0 is not ready: it broke"
-    assert call().model == "acme/a"

@@ -88,6 +88,9 @@ def test_messages_arrive_whole_however_they_are_cut(step: int, loop: Loop) -> No
     run(main(), loop)
 
 
+NESTED = b"\x83\xa4type\xa4done\xa2id\x01\xa1x" + b"\x91" * 10_000 + b"\1"
+DEEP = len(NESTED).to_bytes(4, "little") + NESTED
+
 GARBAGE = [
     ((MAX_REPORT_BYTES + 1).to_bytes(4, "little"), "a message of 8388609 bytes"),
     (b"\xff\xff\xff\xff", "a message of 4294967295 bytes"),
@@ -97,6 +100,7 @@ GARBAGE = [
     (frame(Done(1))[:-1] + b"\xc1", "a message that is none"),
     (frame(Ready("ab")).replace(b"ab", b"\xff\xfe"), "a message that is none"),
     (b"\5\0\0\0\xdd\xff\xff\xff\xff", "a message that is none"),  # an array of 2**32 - 1
+    (DEEP, "a message that is none"),
 ]
 
 

@@ -119,6 +119,7 @@ ANSWER_LIES: list[tuple[Query, dict[str, Any], str]] = [
     (LABELS, {"labels": ((ScoredLabel(0, "", inf),),), "confident": (True,)}, "or a score"),
     (OUTPUTS, {"timings_ms": {"infer": -1.0}}, "timings"),
     (OUTPUTS, {"timings_ms": {"infer": nan}}, "timings"),
+    (OUTPUTS, {"timings_ms": {"infer": 3_600_001.0}}, "timings"),
     (OUTPUTS, {"timings_ms": {"x" * 1000: 1.0}}, "timings"),
 ]
 
@@ -157,7 +158,13 @@ def test_each_query_has_one_answer(memory: TensorMemory, count: int) -> None:
         replies.outcomes(ran, (OUTPUTS,), memory)
 
 
-LOADED_LIES = [None, Loaded(nan, True, "1"), Loaded(-1.0, True, "1"), Loaded(1.0, True, "1" * 300)]
+LOADED_LIES = [
+    None,
+    Loaded(nan, True, "1"),
+    Loaded(-1.0, True, "1"),
+    Loaded(1e308, True, "1"),
+    Loaded(1.0, True, "1" * 300),
+]
 
 
 @pytest.mark.parametrize("lie", LOADED_LIES)

@@ -1,12 +1,13 @@
-"""The desired state over the admin socket: ``GET`` tells it, ``PUT`` makes it so."""
+"""What only the admin socket has beside the model repository: the desired state, and reloading."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from edge_agent.errors import BadInputError
+from edge_agent.server import json_bodies
 from edge_agent.server.apps import EXCHANGE
 from edge_agent.server.errors import MethodError
 from edge_agent.server.replies import json_reply, send_reply
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from edge_agent.serving.desired import Desired
     from edge_agent.serving.reconciler import Applied
 
-PATH: Final = "/desired"
+DESIRED: Final = "/desired"
+RELOAD: Final = "/reload"
+_ANY: Final = msgspec.json.Decoder(Any)
 
 
 class Applies(Protocol):
@@ -30,9 +33,14 @@ class Applies(Protocol):
     async def apply(self, desired: Desired, *, is_dry_run: bool = False) -> Applied:
         """Makes the set of models so."""
 
+    async def forget(self) -> Applied:
+        """Goes back to all that is installed."""
+
 
 class DesiredState:
-    """An ASGI app behind the admin socket's gate.
+    """``GET`` tells the desired state, ``PUT`` makes it so, ``DELETE`` ends it.
+
+    An ASGI app behind the admin socket's gate, whose matter errors are.
 
     Args:
         applies: What makes it so.
@@ -44,26 +52,48 @@ class DesiredState:
         self._bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Answers one request; errors are the gate's."""
+        """Answers one request."""
         exchange: Exchange = scope[EXCHANGE]
         if scope["method"] == "PUT":
             document = await self._put(exchange)
+        elif scope["method"] == "DELETE":
+            document = _told(await self._applies.forget())
         elif scope["method"] in ("GET", "HEAD"):
             document = {"desired": msgspec.to_builtins(self._applies.desired)}
         else:
-            raise MethodError(scope["method"], ("GET", "HEAD", "PUT"))
+            raise MethodError(scope["method"], ("GET", "HEAD", "PUT", "DELETE"))
         await send_reply(json_reply(document), exchange.request_id, send)
 
     async def _put(self, exchange: Exchange) -> dict[str, Any]:
-        try:
-            value = msgspec.json.decode(await self._bodies.read(exchange))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise BadInputError(f"the body isn't JSON: {error}") from error
+        value = json_bodies.read(_ANY, await self._bodies.read(exchange))
         wanted = desired_state.convert(value, "the body")
         is_dry_run = exchange.query_parameters().get("dry_run") == "1"
-        applied = await self._applies.apply(wanted, is_dry_run=is_dry_run)
-        steps = [
+        return _told(await self._applies.apply(wanted, is_dry_run=is_dry_run))
+
+
+class Reload:
+    """``POST`` reads configuration and keyring again.
+
+    Args:
+        reload: Does it; returns the keys whose change needs a restart.
+    """
+
+    def __init__(self, reload: Callable[[], Awaitable[list[str]]]) -> None:
+        self._reload = reload
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Answers one request."""
+        exchange: Exchange = scope[EXCHANGE]
+        if scope["method"] != "POST":
+            raise MethodError(scope["method"], ("POST",))
+        document = {"needs_a_restart": await self._reload()}
+        await send_reply(json_reply(document), exchange.request_id, send)
+
+
+def _told(applied: Applied) -> dict[str, Any]:
+    return {
+        "steps": [
             msgspec.to_builtins(step) | {"error": applied.failures.get(number)}
             for number, step in enumerate(applied.steps)
         ]
-        return {"steps": steps, "is_dry_run": is_dry_run}
+    }

@@ -1,0 +1,95 @@
+"""Puts the configuration and the keyring as they are now in force, or keeps the old ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from edge_agent.daemon.entrances import TokensInForce
+from edge_agent.scheduler.limits import limits_of
+from edge_agent.serve_config import ServeConfig
+from edge_agent.telemetry import logs
+
+if TYPE_CHECKING:
+    from edge_agent.config import AgentConfig
+    from edge_agent.daemon.building import Rooms
+    from edge_agent.daemon.sd_notify import Notifier
+    from edge_agent.daemon.settings import Settings
+    from edge_agent.loading import Notify
+    from edge_agent.server.bodies import Bodies
+
+_LOG: Final = logging.getLogger("edge_agent.daemon")
+
+
+class Reloading:
+    """Takes a new configuration, whoever asks for it.
+
+    Args:
+        settings: The configuration in force.
+        load_config: Reads the configuration again.
+        rooms: What is told of it.
+        in_force: The tokens that count.
+        bodies: What reads bodies.
+        notifier: The service manager.
+        notify: Told of what takes time or could not be kept.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        load_config: Callable[[], AgentConfig],
+        rooms: Rooms,
+        in_force: TokensInForce,
+        bodies: Bodies,
+        notifier: Notifier,
+        notify: Notify,
+    ) -> None:
+        self._settings = settings
+        self._load_config = load_config
+        self._rooms = rooms
+        self._in_force = in_force
+        self._bodies = bodies
+        self._notifier = notifier
+        self._notify = notify
+        self._lock = asyncio.Lock()
+
+    async def reload(self) -> list[str]:
+        """Puts what is configured now in force, and takes models out that aren't trusted any more.
+
+        Returns:
+            The keys whose change needs a restart.
+
+        Raises:
+            ConfigError: It can't be used; nothing was changed.
+            edge_signing.errors.KeyringError: The keyring is malformed; nothing was changed.
+        """
+        async with self._lock:
+            self._notifier.reloading()
+            try:
+                return await self._take()
+            except Exception as error:
+                _LOG.error(
+                    "reload_refused", extra={"reason": f"{error}; the old one stays in force"}
+                )
+                self._notifier.status(f"the new configuration can't be used: {error}")
+                raise
+            finally:
+                self._notifier.ready()
+
+    async def _take(self) -> list[str]:
+        config = await asyncio.to_thread(self._load_config)
+        fresh = TokensInForce(config.serve or ServeConfig())
+        waiting = self._settings.take(config, self._notify)
+        serve = self._settings.serve
+        self._in_force.adopt(fresh)
+        self._bodies.reconfigure(serve.max_request_mib, serve.max_queued_mib)
+        logs.start(serve.log_level)
+        for host in self._rooms.hosts:
+            host.reconfigure(limits_of(serve))
+        for entry in list(self._rooms.registry):
+            self._rooms.placement.reconfigure(entry)
+        await self._rooms.life_cycle.recheck()
+        _LOG.info("reloaded", extra={"needs_a_restart": ", ".join(waiting) or "nothing"})
+        return waiting

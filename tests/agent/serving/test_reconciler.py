@@ -1,0 +1,231 @@
+"""What should be served is kept first, then made so, and what failed is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from edge_agent.errors import EngineFailedError, StoreError
+from edge_agent.serving import reconciler
+from edge_agent.serving.desired import SCHEMA, Desired, DesiredModel
+from edge_agent.serving.models import Models
+from edge_agent.serving.reconciler import Reconciler
+from edge_signing.errors import NotTrusted
+
+from .scene import Scene, play, until, who
+
+NONE: Final = Desired(SCHEMA, ())
+
+
+class FakeKept:
+    """Keeps the desired state, unless there is a problem."""
+
+    def __init__(self, kept: Desired | None = None) -> None:
+        self.kept = kept
+        self.problem: Exception | None = None
+
+    def read(self) -> Desired | None:
+        if self.problem:
+            raise self.problem
+        return self.kept
+
+    def write(self, desired: Desired) -> None:
+        if self.problem:
+            raise self.problem
+        self.kept = desired
+
+    def forget(self) -> None:
+        if self.problem:
+            raise self.problem
+        self.kept = None
+
+
+def made(s: Scene, kept: FakeKept, otherwise: tuple[str, ...] = ()) -> Reconciler:
+    def active() -> dict[str, tuple[str, str]]:
+        refs = (s.bundles.refs[f"{n}@{v}"] for n, v in s.bundles.active.items())
+        return {ref.name: (ref.version, ref.digest) for ref in refs}
+
+    return Reconciler(s.registry, s.life_cycle, kept, active, otherwise, s.log)
+
+
+def wants(*names: str, **aliases: str) -> Desired:
+    models = (name.partition("@") for name in names)
+    return Desired(SCHEMA, tuple(DesiredModel(n, v or None) for n, _, v in models), aliases)
+
+
+def served(s: Scene) -> list[str]:
+    return [f"{one.ref.name}@{one.ref.version}" for one in s.registry if one.state == "READY"]
+
+
+def test_begins_with_what_is_kept_or_else_with_what_is_installed(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        kept = FakeKept(wants("acme/b"))
+        for name in ("acme/a", "acme/b"):
+            s.bundles.install(name, "1.0.0")
+        first = made(s, kept)
+        await first.begin()
+        assert served(s) == ["acme/b@1.0.0"]
+        assert first.is_reached
+        kept.kept = None
+        await made(s, kept).begin()
+        assert served(s) == ["acme/a@1.0.0", "acme/b@1.0.0"]
+
+    play(tmp_path, act)
+
+
+def test_serves_what_is_shipped_where_nothing_is_installed(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        s.bundles.install("shipped", "1.0.0")
+        one = Reconciler(s.registry, s.life_cycle, FakeKept(), dict, ("shipped",), s.log)
+        await one.begin()
+        assert served(s) == ["shipped@1.0.0"]
+
+    play(tmp_path, act)
+
+
+def test_a_damaged_state_is_told_and_what_is_installed_is_served(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        s.bundles.install("acme/a", "1.0.0")
+        kept = FakeKept()
+        kept.problem = StoreError("is damaged")
+        await made(s, kept).begin()
+        assert served(s) == ["acme/a@1.0.0"]
+        assert s.logged("desired_state_lost") == [{"reason": "is damaged"}]
+
+    play(tmp_path, act)
+
+
+def test_applying_keeps_switches_and_unloads_and_does_nothing_twice(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        for version in ("1.0.0", "2.0.0"):
+            s.bundles.install("acme/a", version)
+        s.bundles.install("acme/b", "1.0.0")
+        kept = FakeKept()
+        one = made(s, kept)
+        await one.begin()
+        assert served(s) == ["acme/a@2.0.0", "acme/b@1.0.0"]
+        desired = wants("acme/a@1.0.0", a="acme/a")
+        shown = await one.apply(desired, is_dry_run=True)
+        assert [step.action for step in shown.steps] == ["load", "unload", "alias"]
+        assert kept.kept is None
+        assert served(s) == ["acme/a@2.0.0", "acme/b@1.0.0"]
+        done = await one.apply(desired)
+        assert (done.steps, done.failures) == (shown.steps, {})
+        assert kept.kept == one.desired == desired
+        assert who(await s.ask(name="a")) == "sha256:acme/a@1.0.0"
+        assert (await one.apply(desired)).steps == ()
+        await until(lambda: served(s) == ["acme/a@1.0.0"])
+
+    play(tmp_path, act)
+
+
+def test_what_cannot_be_kept_changes_nothing(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        s.bundles.install("acme/a", "1.0.0")
+        kept = FakeKept()
+        one = made(s, kept)
+        await one.begin()
+        kept.problem = StoreError("can't be written")
+        with pytest.raises(StoreError):
+            await one.apply(NONE)
+        assert served(s) == ["acme/a@1.0.0"]
+        assert one.desired is None
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("error", [EngineFailedError("no memory"), NotTrusted("revoked")])
+def test_one_failure_stops_nothing_else(tmp_path: Path, error: Exception) -> None:
+    async def act(s: Scene) -> None:
+        for name in ("acme/a", "acme/b"):
+            s.bundles.install(name, "1.0.0")
+        s.selection.problems["sha256:acme/a@1.0.0"] = error
+        one = made(s, FakeKept())
+        done = await one.apply(wants("acme/a", "acme/b"))
+        assert done.failures == {0: str(error)}
+        assert served(s) == ["acme/b@1.0.0"]
+        assert not one.is_reached
+        assert not Models(s.registry, s.life_cycle, s.answering, one).is_ready()
+
+    play(tmp_path, act)
+
+
+def test_what_failed_and_is_not_desired_any_more_disappears(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        s.bundles.install("acme/a", "1.0.0")
+        s.selection.problems["sha256:acme/a@1.0.0"] = EngineFailedError("no memory")
+        one = made(s, FakeKept())
+        await one.apply(wants("acme/a"))
+        assert [entry.state for entry in s.registry] == ["UNAVAILABLE"]
+        await one.apply(NONE)
+        assert list(s.registry) == []
+        assert one.is_reached
+
+    play(tmp_path, act)
+
+
+def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "_FIRST_RETRY_S", 0.001)
+
+    async def act(s: Scene) -> None:
+        s.bundles.install("acme/a", "1.0.0")
+        s.selection.problems["sha256:acme/a@1.0.0"] = EngineFailedError("no memory")
+        one = made(s, FakeKept())
+        await one.begin()
+        trying = asyncio.create_task(one.run())
+        await until(lambda: len(s.logged("model_failed")) > 2)
+        del s.selection.problems["sha256:acme/a@1.0.0"]
+        await until(lambda: one.is_reached)
+        assert served(s) == ["acme/a@1.0.0"]
+        trying.cancel()
+
+    play(tmp_path, act)
+
+
+def test_what_broke_is_revived_but_not_what_never_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "_FIRST_RETRY_S", 0.001)
+
+    async def act(s: Scene) -> None:
+        entry = await s.serve("1.0.0")
+        s.selection.problems["sha256:acme/a@2.0.0"] = EngineFailedError("no memory")
+        with pytest.raises(EngineFailedError):
+            await s.serve("2.0.0")
+        s.selection.problems.clear()
+        one = made(s, FakeKept())
+        one.is_reached = True
+        await s.life_cycle.fail(entry, "it broke")
+        trying = asyncio.create_task(one.run())
+        await until(lambda: entry.state == "READY")
+        assert served(s) == ["acme/a@1.0.0"]
+        trying.cancel()
+
+    play(tmp_path, act)
+
+
+def test_a_state_that_is_forgotten_gives_way_to_what_is_installed(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        s.bundles.install("acme/a", "1.0.0")
+        kept = FakeKept(NONE)
+        one = made(s, kept)
+        await one.begin()
+        assert served(s) == []
+        await one.forget()
+        assert (kept.kept, served(s)) == (None, ["acme/a@1.0.0"])
+
+    play(tmp_path, act)
+
+
+def test_an_unreadable_store_is_told(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        def active() -> dict[str, tuple[str, str]]:
+            raise StoreError("can't be read")
+
+        await Reconciler(s.registry, s.life_cycle, FakeKept(), active, (), s.log).begin()
+        assert s.logged("store_unreadable")[0] == {"reason": "can't be read"}
+
+    play(tmp_path, act)
