@@ -6,7 +6,7 @@ make NumPy arrays of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, Literal
 
@@ -76,6 +76,20 @@ class Query(Struct, frozen=True):
     outputs: tuple[str, ...] = ()
 
 
+def size_of_inputs(query: Query) -> int:
+    """Returns the size of all values and images, in bytes."""
+    total = 0
+    for tensor in query.tensors:
+        total += _bytes(tensor.data)
+    for image in query.images:
+        total += _bytes(image)
+    return total
+
+
+def _bytes(data: bytes | bytearray | memoryview) -> int:
+    return data.nbytes if isinstance(data, memoryview) else len(data)
+
+
 class OutputTensor(Struct, frozen=True):
     """One output.
 
@@ -123,6 +137,8 @@ class Call(Struct, frozen=True):
         idempotency_key: A call with a key that this tenant has used for this model lately gets
             the same reply, and is not executed again.
         request_id: For logs.
+        on_queued: Called when a queue takes the query, and counts its bytes from then on: whoever
+            counted them before needn't any more.
     """
 
     model: str
@@ -133,6 +149,7 @@ class Call(Struct, frozen=True):
     deadline: float | None = None
     idempotency_key: str | None = None
     request_id: str = ""
+    on_queued: Callable[[], None] | None = None
 
 
 class Reply(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -44,7 +43,8 @@ class TcpConfig(_Table, frozen=True):
         hosts: Names in the ``Host`` header that are taken, beside the address; a page's
             ``Origin`` must be one of them.
         tokens_file: Bearer tokens, one ``NAME TOKEN`` a line; readable by the agent only.
-        certificate: TLS certificate chain, PEM; without it the connection is plain.
+        certificate: TLS certificate chain, PEM; without it the connection is plain, and the
+            address must be a loopback one.
         key: Its private key, PEM.
         client_ca: Certificates of this authority are taken from clients, PEM.
     """
@@ -108,10 +108,11 @@ class ServeConfig(_Table, frozen=True):
         drain_s: How long requests in the air may take after SIGTERM, in seconds.
         default_deadline_ms: Deadline of a request that names none, where the contract has none.
         max_request_mib: Largest body of a request, in MiB.
-        max_connections: Connections at a time, of all sockets together.
+        max_connections: Connections at a time, of each socket and of TCP.
         max_queued: Requests that wait at a time, of each model and class.
         max_queued_mib: Bytes of all waiting requests, in MiB.
-        age_s: After waiting so long a request counts as one class more urgent, in seconds.
+        age_s: After so long without a run, a caller's requests of a model and class count as one
+            class more urgent, in seconds.
         max_batch: Most rows that run together, for models with a batch axis.
         max_batch_wait_ms: Longest wait for more rows, in milliseconds.
         isolation: ``engine``: one worker process for all models of an engine; ``bundle``: one each.
@@ -183,9 +184,3 @@ def table(name: str, value: Any, place: str) -> Any:
         what, _, where = str(error).partition(" - at `$")
         key = name + where.rstrip("`")
         raise ConfigError(f"{key}: {what[0].lower()}{what[1:]}", path=place) from error
-
-
-def paths(config: TcpConfig) -> tuple[Path, ...]:
-    """Returns the files that a TCP socket needs."""
-    named = (config.tokens_file, config.certificate, config.key, config.client_ca)
-    return tuple(Path(one) for one in named if one)

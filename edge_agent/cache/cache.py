@@ -37,7 +37,7 @@ class CacheStatistics(Struct, frozen=True):
         evictions: Answers that made room in the database.
         stepped_aside: Lookups that were left out, for those before had found nothing.
         dropped: Answers that weren't written, for the disk was too slow or there was none.
-        errors: Reads and writes that failed, and damaged answers.
+        errors: Reads and writes that failed, damaged answers, and a database that was made anew.
         entries: Answers in the database.
         size_bytes: Bytes of the database's file.
         memory_bytes: About how much the answers in memory take.
@@ -68,19 +68,20 @@ class ResultCache:
         pace: How long the database is waited for; None means as usual.
 
     Attributes:
+        is_on: Whether anything is kept at all.
         flights: Which calls in the air ask the same.
     """
 
     def __init__(self, file: Path, config: CacheConfig, pace: Pace | None = None) -> None:
         self._file = file
         self._ttl_s = config.ttl_s
-        self._is_on = config.mib > 0
+        self.is_on = config.mib > 0
         self._doorkeeper = Doorkeeper()
         self._patience = Patience()
         self._memory = AnswerMemory(_MEMORY_BYTES)
         self._hasher = Hasher()
         self._without = "off: switched off"
-        self._database = self._make_database(file, config, pace) if self._is_on else None
+        self._database = self._make_database(file, config, pace) if self.is_on else None
         self._hits = self._misses = self._puts = 0
         self.flights = Flights(self._hasher)
 
@@ -117,14 +118,18 @@ class ResultCache:
     def ticket(self, subject: CacheSubject, query: Query) -> Ticket:
         """Begins a call: decides whether it is looked up at all."""
         ticket = Ticket(subject, query)
-        if self._is_on:
+        if self.is_on:
             seen = self._doorkeeper.has_seen(ticket.fingerprint)
             ticket.is_admitted = seen and self._patience.lasts()
         return ticket
 
+    def looks_up(self, ticket: Ticket) -> bool:
+        """Whether `get` looks for anything."""
+        return self.is_on and (ticket.key is not None or ticket.is_admitted)
+
     async def get(self, ticket: Ticket) -> Answer | None:
         """Returns the answer to the same question of the same tenant, without timings."""
-        if not self._is_on or (ticket.key is None and not ticket.is_admitted):
+        if not self.looks_up(ticket):
             return None
         digest = ticket.key or await self._hasher.key(ticket)
         kept = None if digest is None else await self._find(ticket, digest)
@@ -138,7 +143,7 @@ class ResultCache:
 
     def put(self, ticket: Ticket, answer: Answer) -> None:
         """Keeps an answer, if its call was admitted; doesn't wait for the disk."""
-        if not self._is_on or ticket.key is None:
+        if not self.is_on or ticket.key is None:
             return
         kept = Kept(entry.without_timings(answer), entry.seconds_now())
         is_stored = ticket.is_admitted and self._store(ticket, ticket.key, kept)

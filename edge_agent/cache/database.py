@@ -65,7 +65,7 @@ class CacheDatabase:
         state: ``ok``, ``rebuilt``, or ``off:`` and the reason.
         size: How full it was when that was looked at last.
         evicted: Answers that made room.
-        errors: Reads and writes that failed, and damaged answers.
+        errors: Reads and writes that failed, damaged answers, and a database that was made anew.
         pending: What waits to be written.
         max_entry_bytes: Larger answers aren't kept.
     """
@@ -91,6 +91,7 @@ class CacheDatabase:
         self._identity = 0
         self._when_cleared: str | None = None
         self._healthy = "ok"
+        self._measured = 0.0
         self._started = clock.now().isoformat(timespec="seconds")
         self.pending = Pending()
         self.max_entry_bytes = min(entry.MAX_ENTRY_BYTES, mib * 1024 * 1024 // 8)
@@ -158,6 +159,7 @@ class CacheDatabase:
                 notes = await async_connection.run(writer, scripts.notes())
                 self._when_cleared = notes.get("cleared")
                 if notes.get("rebuilt", "") >= self._started:
+                    self.errors += self._healthy == "ok"
                     self._healthy = "rebuilt"
                 known = await async_connection.run(writer, scripts.fingerprints(GENERATION))
                 self._opened(known)
@@ -223,17 +225,22 @@ class CacheDatabase:
     async def _tidy(self, writer: aiosqlite.Connection) -> None:
         script = scripts.tidy(entry.seconds_now() - self._ttl_s, self._max_pages)
         self.evicted += await async_connection.run(writer, script)
-        self.size = await async_connection.run(writer, scripts.measure())
+        await self._measure(writer)
         self.state = self._healthy
         self.pending.is_open = True
 
     async def _look(self, writer: aiosqlite.Connection) -> None:
-        """Looks how full it is, and whether another process has emptied it."""
-        self.size = await async_connection.run(writer, scripts.measure())
+        """Looks whether another process has emptied it, and now and then how full it is."""
+        if monotonic() - self._measured >= self._pace.tick_s:  # it counts all that there is
+            await self._measure(writer)
         notes = await async_connection.run(writer, scripts.notes())
         if notes.get("cleared") != self._when_cleared:
             self._when_cleared = notes.get("cleared")
             self._cleared()
+
+    async def _measure(self, writer: aiosqlite.Connection) -> None:
+        self.size = await async_connection.run(writer, scripts.measure())
+        self._measured = monotonic()
 
     async def _last_words(self, writer: aiosqlite.Connection) -> None:
         with suppress(*_FAILURES):

@@ -77,11 +77,6 @@ def key(head: bytes, query: Query) -> bytes:
     return state.digest()
 
 
-def size_of_inputs(query: Query) -> int:
-    """Returns the size of all values, in bytes."""
-    return sum([part.nbytes for part in _parts(query)])
-
-
 def fingerprint(head: bytes, query: Query) -> int:
     """Returns a number that inputs which differ nearly always differ in, at next to no cost.
 

@@ -20,6 +20,7 @@ from edge_agent.cache.connection import (
 from edge_agent.cache.entry import Kept
 from edge_agent.cache.faults import SQL_FAILURES, CacheUnusable, in_words, is_damage
 from edge_agent.cache.key import CacheSubject
+from edge_agent.calls import size_of_inputs
 from edge_agent.description import digest_of_pipeline
 
 if TYPE_CHECKING:
@@ -180,5 +181,5 @@ class Question:
         self.engine = subject.origin.engine
         self.digest = key.key(head, query)
         self.number = key.as_number(self.digest)
-        is_small = key.size_of_inputs(query) <= key.SMALL_BYTES
+        is_small = size_of_inputs(query) <= key.SMALL_BYTES
         self.fingerprint = self.number if is_small else key.fingerprint(head, query)

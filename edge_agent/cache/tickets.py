@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.cache import key
+from edge_agent.calls import size_of_inputs
 
 if TYPE_CHECKING:
     from edge_agent.cache.key import CacheSubject
@@ -38,7 +39,7 @@ class Ticket:
         self.subject = subject
         self.query = query
         self.head = key.head(subject, query)
-        self.size = key.size_of_inputs(query)
+        self.size = size_of_inputs(query)
         self.key: bytes | None = None
         self.hashing: asyncio.Future[bytes] | None = None
         self.is_admitted = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import nullcontext, suppress
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,8 @@ from edge_signing.errors import NotTrusted, SigningError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from edge_agent.config import AgentConfig
+
 # Loading a model may take its trial on each engine, one after another for all models.
 _ANSWER_S: Final = 900.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -32,6 +35,10 @@ _KINDS: Final[dict[int, type[AgentError | SigningError]]] = {
 
 class DaemonAbsentError(UnavailableError):
     """No daemon listens on the admin socket."""
+
+
+class NotOursError(ConfigError):
+    """The daemon is another user's."""
 
 
 class _Connection(HTTPConnection):
@@ -59,7 +66,7 @@ def ask(path: Path, method: str, target: str, document: Any = None) -> Any:
 
     Raises:
         DaemonAbsentError: No daemon listens there.
-        ConfigError: It isn't for this user.
+        NotOursError: It isn't for this user.
         AgentError: What the daemon says is wrong; the kind says what to do.
     """
     connection = _Connection(path)
@@ -74,7 +81,7 @@ def ask(path: Path, method: str, target: str, document: Any = None) -> Any:
             "no daemon listens here", path=str(path), hint="start it: edge-agent serve"
         ) from error
     except PermissionError as error:
-        raise ConfigError(
+        raise NotOursError(
             "is for the daemon's owner only", path=str(path), hint="run this as root"
         ) from error
     except (OSError, HTTPException, ValueError) as error:
@@ -88,11 +95,53 @@ def ask(path: Path, method: str, target: str, document: Any = None) -> Any:
     return answer
 
 
+def have_served(config: AgentConfig, name: str, action: str, version: str = "") -> str | None:
+    """Has this user's daemon serve what the store has by now.
+
+    Args:
+        config: Whose store and daemon.
+        name: Which bundle has come or gone.
+        action: ``load`` or ``unload``, for a daemon without a desired state.
+        version: What to unload; empty means all of that name.
+
+    Returns:
+        What the daemon does now, as in "the daemon …"; None where there is none, or it has
+        another store.
+
+    Raises:
+        AgentError: It can't; what it served before, it still serves.
+        edge_signing.errors.NotTrusted: By its keyring it may not.
+    """
+    path = config.admin_socket
+    try:
+        told = ask(path, "GET", "/desired")
+    except (DaemonAbsentError, NotOursError):
+        return None
+    if told["state_dir"] != str(config.state_dir.resolve()):
+        return None
+    if told["desired"] is not None:
+        _require_done(ask(path, "PUT", "/desired", told["desired"]))
+        return "serves what edge-agent apply told it"
+    wanted = {"parameters": {"version": version}} if version else {}
+    with suppress(ModelNotFoundError) if action == "unload" else nullcontext():
+        ask(path, "POST", f"/v2/repository/models/{name}/{action}", wanted)
+    return f"has {action}ed {name}"
+
+
+def _require_done(applied: Any) -> None:
+    for step in applied["steps"]:
+        if step["error"]:
+            raise UnavailableError(
+                f"the daemon can't {step['action']} {step['model']}: {step['error']}",
+                hint="it tries it again by itself",
+            )
+
+
 def have_reloaded(path: Path) -> None:
     """Has the daemon, if one runs, read configuration and keyring again; says so if it can't."""
     try:
         ask(path, "POST", "/reload")
-    except DaemonAbsentError:
+    except (DaemonAbsentError, NotOursError):
         return
     except (AgentError, SigningError) as error:
         output.notice(f"the daemon still goes by the old keyring: {error}")

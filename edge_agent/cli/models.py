@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edge_agent import config as configuration
 from edge_agent.app import Agent
-from edge_agent.cli import bars, options, output
-from edge_agent.errors import ModelNotFoundError
+from edge_agent.cli import bars, failures, options, output
+
+if TYPE_CHECKING:
+    from edge_agent.config import AgentConfig
 
 models = typer.Typer(
     help="List, install and remove bundles.", no_args_is_help=True, rich_markup_mode=None
@@ -74,41 +75,55 @@ def install(
     with bars.progress(f"verifying {bundle}") as progress:
         installed, fresh = agent.install(bundle, progress)
     ref = installed.ref
-    if json:
-        output.document(
-            {
-                "schema": "edge-agent/models-install/v1",
-                "name": ref.name,
-                "version": ref.version,
-                "digest": ref.digest,
-                "already_installed": not fresh,
-            }
-        )
-    else:
+    if not json:
         how = "installed" if fresh else "was installed already; active now:"
         output.line(f"{how} {ref.name} {ref.version}  {ref.digest}")
-    _tell_daemon(agent.config.admin_socket, ref.name, "load")
+    document = {
+        "schema": "edge-agent/models-install/v1",
+        "name": ref.name,
+        "version": ref.version,
+        "digest": ref.digest,
+        "already_installed": not fresh,
+    }
+    _have_served(agent.config, ref.name, "load", document=document if json else None)
 
 
-def _tell_daemon(socket: Path, name: str, action: str, version: str = "") -> None:
-    """Has the daemon, if one runs, serve what is active in the store, or no longer what has gone.
+def _have_served(
+    config: AgentConfig,
+    name: str,
+    action: str,
+    version: str = "",
+    *,
+    document: dict[str, Any] | None,
+) -> None:
+    """Tells the daemon, if one runs, and says what came of it.
+
+    Args:
+        config: The configuration.
+        name: See `admin_socket.have_served`, for the next two as well.
+        action: Same.
+        version: Same.
+        document: What is printed as JSON, with a member ``daemon``; None prints lines.
 
     Raises:
-        AgentError: It can't; what it served before, it still serves.
+        typer.Exit: The daemon can't do it; the store is as it was told to be all the same.
     """
-    from edge_agent.cli.admin_socket import DaemonAbsentError, ask
+    from edge_agent.cli import admin_socket  # brings an HTTP client
 
-    wanted = {"parameters": {"version": version}} if version else {}
+    code = failures.OK
+    daemon: str | dict[str, object] | None = None
     try:
-        desired = ask(socket, "GET", "/desired")["desired"]
-        if desired is None:
-            ask(socket, "POST", f"/v2/repository/models/{name}/{action}", wanted)
-        else:
-            ask(socket, "PUT", "/desired", desired)
-    except DaemonAbsentError:
-        return
-    how = f"has {action}ed {name}" if desired is None else "serves what edge-agent apply told it"
-    output.notice(f"the daemon {how}")
+        done = admin_socket.have_served(config, name, action, version)
+    except failures.expected() as error:
+        daemon, code = {"error": failures.as_json(error)}, failures.report(error, False)
+    else:
+        if done is not None:
+            daemon = "served"
+            output.notice(f"the daemon {done}")
+    if document is not None:
+        output.document(document | {"daemon": daemon})
+    if code:
+        raise typer.Exit(code)
 
 
 @models.command()
@@ -120,12 +135,8 @@ def remove(
     config = configuration.load()
     gone = Agent(config, output.notice).store.remove(model)
     name, _, version = model.partition("@")
-    if json:
-        output.document(
-            {"schema": "edge-agent/models-remove/v1", "removed": [one.digest for one in gone]}
-        )
-    else:
+    if not json:
         for one in gone:
             output.line(f"removed {name} {one.version}  {one.digest}")
-    with suppress(ModelNotFoundError):  # it was installed, but not served
-        _tell_daemon(config.admin_socket, name, "unload", version)
+    document = {"schema": "edge-agent/models-remove/v1", "removed": [one.digest for one in gone]}
+    _have_served(config, name, "unload", version, document=document if json else None)

@@ -10,7 +10,7 @@ import os
 from edge_agent.answers import SCHEMA
 from edge_agent.cli import http_socket, quick_json
 from edge_agent.references import is_name
-from edge_agent.socket_places import DATA_SOCKET, runtime_dir
+from edge_agent.socket_places import DATA_SOCKET, runtime_dirs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ _ERRORS = {
     400: "BadInputError",
     413: "BadInputError",
     415: "ImageError",
-    422: "BadInputError",
     429: "OverloadedError",
     500: "EngineFailedError",
-    502: "WorkerFailedError",
     503: "OverloadedError",
     504: "DeadlineExceededError",
 }
@@ -50,11 +48,13 @@ def reach(options: InferOptions) -> Daemon | None:
     )
     if chosen or not is_name(options.model):
         return None
-    try:
-        connection = http_socket.Connection(f"{runtime_dir(os.environ)}/{DATA_SOCKET}")
-    except http_socket.NoAnswerError:
-        return None
-    return Daemon(connection, options)
+    for folder in runtime_dirs(os.environ):
+        try:
+            connection = http_socket.Connection(f"{folder}/{DATA_SOCKET}")
+        except http_socket.NoAnswerError:
+            continue
+        return Daemon(connection, options)
+    return None
 
 
 class Daemon:

@@ -12,6 +12,7 @@ from edge_agent.backends.registry import BACKENDS
 from edge_agent.cache import origin
 from edge_agent.cache.cache import ResultCache
 from edge_agent.daemon.figures import Figures
+from edge_agent.daemon.guard import Guarded
 from edge_agent.daemon.kept_state import DesiredFile
 from edge_agent.daemon.memory import sample
 from edge_agent.daemon.pools import make_host, worker_settings
@@ -30,6 +31,7 @@ from edge_agent.serving.reconciler import Reconciler
 from edge_agent.serving.registry import Registry
 from edge_agent.telemetry.gauges import Gauges
 from edge_agent.telemetry.metrics import Meter, registry, render
+from edge_agent.telemetry.refusals import Refusals
 from edge_agent.workers.trial import trial
 from edge_profiles.detect import detect
 
@@ -52,6 +54,7 @@ class Rooms(Struct, frozen=True):
 
     Attributes:
         models: What the server asks.
+        answering: The way of a call.
         registry: Who answers.
         placement: On which workers models run.
         life_cycle: What loads and unloads.
@@ -60,9 +63,11 @@ class Rooms(Struct, frozen=True):
         cache: Answers that were given before.
         unloading: What puts models to rest.
         metrics: What is asked for metrics.
+        refusals: Counts requests that never come to a model.
     """
 
     models: Models
+    answering: Answering
     registry: Registry
     placement: Placement
     life_cycle: LifeCycle
@@ -71,10 +76,16 @@ class Rooms(Struct, frozen=True):
     cache: ResultCache
     unloading: Unloading
     metrics: CollectorRegistry
+    refusals: Refusals
 
     def render(self) -> bytes:
         """Returns all metrics as text."""
         return render(self.metrics)
+
+    def served(self) -> str:
+        """Returns in a line what is served."""
+        names = [one.ref.name for one in self.models.models() if one.state == "READY"]
+        return ", ".join(dict.fromkeys(names)) or "nothing"
 
 
 def build(settings: Settings, tasks: TaskGroup) -> Rooms:
@@ -85,7 +96,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
         tasks: Where workers and drains run.
     """
     config, profile = settings.config, settings.agent.profile
-    table, meter = Registry(), Meter()
+    table, meter, refusals = Registry(), Meter(), Refusals()
 
     def make(kind: HostKind) -> Host:
         return make_host(kind, settings.config, profile, life_cycle.files, faults)
@@ -93,8 +104,9 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
     hosts = Hosts(make, tasks)
     placement = Placement(hosts, _origins(), lambda: settings.serve)
     selection = _selection(settings)
-    life_cycle = LifeCycle(table, placement, settings, selection, meter, tasks, give_back, _log)
-    faults = Faults(table, life_cycle, placement, tasks, _log)
+    guarded = Guarded(tasks)
+    life_cycle = LifeCycle(table, placement, settings, selection, meter, guarded, give_back, _log)
+    faults = Faults(table, life_cycle, placement, guarded, _log)
     cache = ResultCache(config.cache_file, settings.cache)
     answering = Answering(table, life_cycle, cache, meter, lambda: settings.serve)
     reconciler = Reconciler(
@@ -108,6 +120,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
     figures = Figures(table, hosts, cache)
     return Rooms(
         Models(table, life_cycle, answering, reconciler),
+        answering,
         table,
         placement,
         life_cycle,
@@ -115,7 +128,8 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
         hosts,
         cache,
         Unloading(table, life_cycle, sample, lambda: settings.serve),
-        registry(meter, Gauges(figures.queues, figures.workers, figures.cache)),
+        registry(meter, Gauges(figures.queues, figures.workers, figures.cache), refusals),
+        refusals,
     )
 
 

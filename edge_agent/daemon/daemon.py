@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from edge_agent.daemon.building import Rooms, build
 from edge_agent.daemon.entrances import TokensInForce, entrances
+from edge_agent.daemon.guard import lasting
 from edge_agent.daemon.reloading import Reloading
 from edge_agent.daemon.watchdog import Watchdog
 from edge_agent.errors import AgentError
@@ -89,12 +90,12 @@ class Daemon:
         )
         server = entrances(settings, rooms, in_force, read, reloading.reload)
         await server.start()
-        caching = tasks.create_task(rooms.cache.run())
+        caching = tasks.create_task(lasting(rooms.cache.run))
         beginning = tasks.create_task(self._begin(rooms))
         tasks.create_task(Watchdog(self._notifier, rooms.hosts, lambda: settings.serve).run())
-        tasks.create_task(rooms.reconciler.run())
-        tasks.create_task(rooms.unloading.run())
-        tasks.create_task(self._reload_when_told(reloading))
+        tasks.create_task(lasting(rooms.reconciler.run))
+        tasks.create_task(lasting(rooms.unloading.run))
+        tasks.create_task(lasting(lambda: self._reload_when_told(reloading)))
         await self._stop.wait()
         beginning.cancel()
         await self._wind_down(server, rooms, caching)
@@ -109,17 +110,18 @@ class Daemon:
             loading.result()
         finally:
             loading.cancel()
+            await asyncio.wait({loading})
         self._notifier.ready()
         _settle()
-        served = ", ".join(one.ref.name for one in rooms.models.models() if one.state == "READY")
-        self._notifier.status(f"serving {served or 'nothing'}")
+        self._notifier.status(f"serving {rooms.served()}")
         confined = {
             worker.confinement or "nothing: this kernel can't"
             for host in rooms.hosts
             for pool in host.pools
             for worker in pool.status().workers
         }
-        _LOG.info("ready", extra={"models": served, "workers_confined_by": "; ".join(confined)})
+        facts = {"models": rooms.served(), "workers_confined_by": "; ".join(confined)}
+        _LOG.info("ready", extra=facts)
 
     async def _wind_down(
         self, server: HttpServer, rooms: Rooms, caching: asyncio.Task[None]

@@ -67,10 +67,12 @@ def entrances(
     config, serve = settings.config, settings.serve
     tenants = Tenants(lambda: settings.serve.tenants)
     local = SocketAccess(tenants)
-    desired = Route(DESIRED, endpoint=DesiredState(rooms.reconciler, shared), methods=None)
+    state = DesiredState(rooms.reconciler, shared, config.state_dir)
+    desired = Route(DESIRED, endpoint=state, methods=None)
     again = Route(RELOAD, endpoint=Reload(reload), methods=None)
-    admin = admin_app(rooms.models, shared, local, rooms.render, [desired, again])
-    data = data_app(rooms.models, shared, local, rooms.render)
+    refused = rooms.refusals.count
+    admin = admin_app(rooms.models, shared, local, rooms.render, [desired, again], refused)
+    data = data_app(rooms.models, shared, local, rooms.render, refused)
     sockets.folder(config.runtime_dir)
     listeners = [
         listen(data, config.data_socket, serve.socket_group),
@@ -78,9 +80,9 @@ def entrances(
     ]
     if serve.tcp is not None:
         access = NetworkAccess(serve.tcp, in_force, tenants)
-        app = data_app(rooms.models, shared, access, rooms.render)
+        app = data_app(rooms.models, shared, access, rooms.render, refused)
         encrypted = sockets.tls(serve.tcp)
         listeners.append(Listener(app, sockets.tcp_socket(serve.tcp), tls=encrypted))
     for one in listeners:
         _LOG.info("listening", extra={"address": one.address, "encrypted": one.tls is not None})
-    return HttpServer(listeners, serve.max_connections)
+    return HttpServer(listeners, serve.max_connections, refused=refused)

@@ -31,9 +31,9 @@ class Figures:
         """Yields every queue of a loaded model."""
         names = {entry.ref.digest: entry.ref.name for entry in self._registry}
         for host in self._hosts:
-            for queue in host.scheduler.snapshot().queues:
-                if queue.model in names:
-                    yield Queue(names[queue.model], queue.priority, queue.depth)
+            for digest, priority, depth in host.scheduler.waiting():
+                if digest in names:
+                    yield Queue(names[digest], priority, depth)
 
     def workers(self) -> Iterator[Workers]:
         """Yields every pool."""
@@ -44,10 +44,14 @@ class Figures:
                 held = tuple(one.held_bytes for one in status.workers)
                 yield Workers(f"{name}#{number}" if number else name, held, status.restarts)
 
-    def cache(self) -> CacheFigures:
-        """Returns the cache's."""
+    def cache(self) -> CacheFigures | None:
+        """Returns the cache's; None where it is switched off."""
+        if not self._cache_room.is_on:
+            return None
         now = self._cache_room.statistics()
         return CacheFigures(
+            is_up=not now.state.startswith("off:"),
+            errors=now.errors,
             hits=now.hits,
             misses=now.misses,
             stored=now.puts,

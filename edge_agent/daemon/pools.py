@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from edge_agent.calls import Priority
 from edge_agent.scheduler.limits import limits_of
 from edge_agent.scheduler.scheduler import Scheduler
@@ -82,8 +84,6 @@ def make_host(
 
 
 def _for_class(worker: WorkerSettings, own: ClassConfig | None) -> WorkerSettings:
-    from msgspec import structs
-
     return worker if own is None else structs.replace(worker, nice=own.nice, cpus=own.cpus)
 
 

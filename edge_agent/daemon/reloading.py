@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from edge_agent.cache.faults import CacheUnusable
 from edge_agent.daemon.entrances import TokensInForce
 from edge_agent.scheduler.limits import limits_of
 from edge_agent.serve_config import ServeConfig
@@ -68,15 +69,18 @@ class Reloading:
         async with self._lock:
             self._notifier.reloading()
             try:
-                return await self._take()
+                waiting = await self._take()
             except Exception as error:
                 _LOG.error(
                     "reload_refused", extra={"reason": f"{error}; the old one stays in force"}
                 )
                 self._notifier.status(f"the new configuration can't be used: {error}")
                 raise
+            else:
+                self._notifier.status(f"serving {self._rooms.served()}")
+                return waiting
             finally:
-                self._notifier.ready()
+                self._notifier.reloaded()
 
     async def _take(self) -> list[str]:
         config = await asyncio.to_thread(self._load_config)
@@ -90,6 +94,14 @@ class Reloading:
             host.reconfigure(limits_of(serve))
         for entry in list(self._rooms.registry):
             self._rooms.placement.reconfigure(entry)
-        await self._rooms.life_cycle.recheck()
+        if await self._rooms.life_cycle.recheck():
+            await self._forget()
         _LOG.info("reloaded", extra={"needs_a_restart": ", ".join(waiting) or "nothing"})
         return waiting
+
+    async def _forget(self) -> None:
+        try:
+            await self._rooms.answering.forget()
+        except CacheUnusable as error:
+            hint = "edge-agent cache clear, once it can be written"
+            _LOG.error("answers_not_forgotten", extra={"reason": str(error), "hint": hint})

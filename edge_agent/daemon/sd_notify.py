@@ -25,14 +25,22 @@ class Notifier:
         process = environment.get("WATCHDOG_PID") or str(os.getpid())
         wanted = process == str(os.getpid()) and microseconds.isdecimal() and int(microseconds) > 0
         self.watchdog_s = int(microseconds) / 1e6 if wanted else None
+        self._is_ready = False
 
     def ready(self) -> None:
         """The service answers."""
+        self._is_ready = True
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` ends this."""
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={clock_gettime_ns(_CLOCK) // 1000}")
+        """The configuration is being read again; `reloaded` ends this."""
+        if self._is_ready:
+            self._send(f"RELOADING=1\nMONOTONIC_USEC={clock_gettime_ns(_CLOCK) // 1000}")
+
+    def reloaded(self) -> None:
+        """It was read, or refused; a service that only starts isn't ready by that."""
+        if self._is_ready:
+            self._send("READY=1")
 
     def stopping(self) -> None:
         """The service ends."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Sockets and processes are made of these when the daemon starts.
 _NEED_A_RESTART: Final = (
-    "socket_group", "max_request_mib", "max_connections", "isolation", "workers",
+    "socket_group", "max_connections", "isolation", "workers",
     "worker_memory_mib", "canary_s", "classes",
 )  # fmt: skip
 _AGENT_KEYS: Final = (

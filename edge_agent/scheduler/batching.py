@@ -46,7 +46,8 @@ class Candidate(Struct):
     """A queue whose turn it may be.
 
     Attributes:
-        level: Its class, by now: more urgent by one after each ``age_s`` of its oldest job.
+        level: Its class, by now: more urgent by one after each ``age_s`` in which a tenant of it
+            was not served.
         is_out_of_turn: Whether it is the turn of the other kind of work.
         number: Of its oldest job.
         queue: Which.
@@ -113,11 +114,11 @@ def candidates(
         kinds = [False, False]
         for queue in model.queues:
             if queue.count and queue.priority in classes:
-                oldest = queue.oldest()
-                level = max(0, queue.priority - int((now - oldest.since) / age_s))
+                level = max(0, queue.priority - int((now - queue.since()) / age_s))
                 is_aged = level < queue.priority
                 kinds[is_aged] = True
-                found.append(Candidate(level, is_aged is not turns.aged, oldest.number, queue))
+                number = queue.oldest().number
+                found.append(Candidate(level, is_aged is not turns.aged, number, queue))
         native, aged = model.shares
         native.now(kinds[0], turns.virtual_s[0])
         aged.now(kinds[1], turns.virtual_s[1])
@@ -157,9 +158,13 @@ def plan(
 
 
 def _is_doomed(entry: Entry, now: float) -> bool:
-    times = entry.queue.model.times
+    if not entry.is_open():
+        return True
+    model = entry.queue.model
     left_s = entry.deadline - now
-    return not entry.is_open() or (left_s < times.mean_s and left_s < times.fastest_s(now))
+    if left_s >= model.times.mean_s or model.settings.sizes_vary:
+        return False
+    return left_s < model.times.fastest_s(now)
 
 
 def timeout_s(entries: Sequence[Entry], rows: int, limits: SchedulerLimits) -> float:
@@ -167,11 +172,13 @@ def timeout_s(entries: Sequence[Entry], rows: int, limits: SchedulerLimits) -> f
 
     Not the callers' deadlines: each caller is answered at its own, whatever the worker does,
     while a worker killed over one tight deadline costs everybody else a restart. What was
-    measured tells a hang much sooner than ``max_run_s``; but not for images, since how long one
-    takes to decode shows only in its pixels, which nobody has looked at here.
+    measured tells a hang much sooner than ``max_run_s``; but not where inputs vary in size, nor
+    for images, since how long one takes to decode shows only in its pixels, which nobody has
+    looked at here.
     """
-    slowest_s = entries[0].queue.model.times.slowest_s(rows)
-    if not slowest_s or entries[0].query.images:
+    model = entries[0].queue.model
+    slowest_s = model.times.slowest_s(rows)
+    if not slowest_s or model.settings.sizes_vary or entries[0].query.images:
         return limits.max_run_s
     return min(limits.max_run_s, max(_LEAST_RUN_S, _TIMES_THE_SLOWEST * slowest_s))
 

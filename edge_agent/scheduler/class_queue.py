@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -23,16 +24,18 @@ class Lane:
     Attributes:
         weight: The tenant's.
         finish: Virtual time at which its first job would be done.
+        served_until: Up to when it counts as served: it has waited since then at most.
         line: Its jobs, in their order.
         groups: Those that may run with others, by group, in their order.
         size: Bytes of all of them.
     """
 
-    __slots__ = ("finish", "groups", "line", "size", "weight")
+    __slots__ = ("finish", "groups", "line", "served_until", "size", "weight")
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
         self.finish = 0.0
+        self.served_until = -inf
         self.line: _Line = OrderedDict()
         self.groups: dict[Arrivals, _Line] = {}
         self.size = 0
@@ -40,6 +43,10 @@ class Lane:
     def first(self) -> Entry:
         """Returns the job that has waited longest."""
         return next(iter(self.line))
+
+    def since(self) -> float:
+        """Returns since when it waits to be served: a long line alone is no wait."""
+        return max(self.first().since, self.served_until)
 
     def newest_first(self) -> Iterator[Entry]:
         """Returns the jobs against their order."""
@@ -90,7 +97,6 @@ class ClassQueue:
         self.lanes: dict[str, Lane] = {}
         self.count = 0
         self.rows = 0
-        self.size = 0
         self._virtual = 0.0
         self._weight_of = weight_of
 
@@ -103,7 +109,6 @@ class ClassQueue:
         lane.add(entry, at_front=at_front)
         self.count += 1
         self.rows += entry.rows
-        self.size += entry.size
 
     def remove(self, entry: Entry) -> None:
         """Takes out a job that won't be run."""
@@ -111,24 +116,32 @@ class ClassQueue:
         lane.remove(entry)
         self.count -= 1
         self.rows -= entry.rows
-        self.size -= entry.size
         if not lane.line:
             del self.lanes[entry.tenant]
         if not self.lanes:
             self._virtual = 0.0
 
-    def serve(self, entry: Entry) -> None:
-        """Takes out a job that is run, at the expense of its tenant."""
+    def serve(self, entry: Entry, now: float, age_s: float) -> None:
+        """Takes out a job that is run, at the expense of its tenant.
+
+        Args:
+            entry: The job.
+            now: The time.
+            age_s: So much of what the tenant has waited is made up for, of what counts.
+        """
         lane = self.lanes[entry.tenant]
         self._virtual = max(self._virtual, lane.finish)
         self.remove(entry)
         if lane.line:
             lane.finish += lane.first().rows / lane.weight
+            most_urgent = now - self.priority * age_s
+            since = max(entry.since, lane.served_until, most_urgent)
+            lane.served_until = min(now, since + age_s)
 
     def first(self) -> Entry:
         """Returns the job whose turn it is."""
         if len(self.lanes) == 1:
-            return self.oldest()
+            return next(iter(self.lanes.values())).first()
         best = min(self.lanes.values(), key=lambda lane: (lane.finish, lane.first().number))
         return best.first()
 
@@ -137,6 +150,12 @@ class ClassQueue:
         if len(self.lanes) == 1:
             return next(iter(self.lanes.values())).first()
         return min((lane.first() for lane in self.lanes.values()), key=lambda one: one.number)
+
+    def since(self) -> float:
+        """Returns since when the tenant waits that has waited longest to be served."""
+        if len(self.lanes) == 1:
+            return next(iter(self.lanes.values())).since()
+        return min([lane.since() for lane in self.lanes.values()])
 
     def of_group(self, group: Arrivals) -> Iterator[Entry]:
         """Returns the jobs of one group in the order in which they should be served."""

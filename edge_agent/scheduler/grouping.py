@@ -37,17 +37,3 @@ def group_key(query: Query) -> GroupKey | None:
         bool(query.images),
         *[(tensor.name, tensor.dtype, tensor.shape[1:]) for tensor in query.tensors],
     )
-
-
-def size(query: Query) -> int:
-    """Returns the bytes of a query's inputs."""
-    total = 0
-    for tensor in query.tensors:
-        total += _bytes(tensor.data)
-    for image in query.images:
-        total += _bytes(image)
-    return total
-
-
-def _bytes(data: bytes | bytearray | memoryview) -> int:
-    return data.nbytes if isinstance(data, memoryview) else len(data)

@@ -32,20 +32,21 @@ class SchedulerLimits(Struct, frozen=True):
     Attributes:
         max_queued: Jobs that wait at a time, of each model and class.
         max_queued_bytes: Bytes of all waiting jobs.
-        age_s: After waiting so long a job counts as one class more urgent, in seconds.
+        age_s: After so long without a run, a tenant's jobs in a queue count as one class more
+            urgent, in seconds.
         max_batch: Most rows that run together.
         max_batch_wait_s: Longest wait of a free worker for more rows, in seconds.
         max_run_s: A run that takes longer counts as hung, in seconds.
         tenants: Tenants with limits of their own.
     """
 
-    max_queued: int = 128
-    max_queued_bytes: int = 256 * 1024**2
-    age_s: float = 2.0
-    max_batch: int = 8
-    max_batch_wait_s: float = 0.005
-    max_run_s: float = 10.0
-    tenants: Mapping[str, TenantLimits] = {}
+    max_queued: int
+    max_queued_bytes: int
+    age_s: float
+    max_batch: int
+    max_batch_wait_s: float
+    max_run_s: float
+    tenants: Mapping[str, TenantLimits]
 
     def tenant(self, name: str) -> TenantLimits:
         """Returns what one tenant may have."""
@@ -61,12 +62,15 @@ class ModelQueueSettings(Struct, frozen=True):
         batches: Whether rows of several callers may run together.
         max_batch: Most rows that run together; None means as the limits say.
         weight: Share of the workers beside the other models'.
+        sizes_vary: Whether an input has an axis of any length beside its rows: then one run says
+            little of how long the next may take.
     """
 
     run_ms: float
     batches: bool = False
     max_batch: int | None = None
     weight: float = 1.0
+    sizes_vary: bool = False
 
 
 def limits_of(config: ServeConfig) -> SchedulerLimits:

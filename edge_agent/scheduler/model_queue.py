@@ -107,10 +107,10 @@ class ModelQueue:
         entry.queue.remove(entry)
         self._left()
 
-    def serve(self, entry: Entry) -> None:
-        """Takes out a job that is run."""
+    def serve(self, entry: Entry, now: float, age_s: float) -> None:
+        """Takes out a job that is run; see `ClassQueue.serve`."""
         entry.is_waiting = False
-        entry.queue.serve(entry)
+        entry.queue.serve(entry, now, age_s)
         self._left()
 
     def _left(self) -> None:

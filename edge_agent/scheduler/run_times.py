@@ -29,20 +29,20 @@ class RunTimes:
         self._covariance = 0.0
         self._slope_s: float | None = None
         self._slowest_row_s = estimate_s
-        self._window: deque[float] = deque(maxlen=_WINDOW)
+        self._runs = 0
         self._row_window: deque[float] = deque(maxlen=_WINDOW)
         self._observed_at = -math.inf
 
     def is_measured(self) -> bool:
         """Whether there was a run."""
-        return bool(self._window)
+        return self._runs > 0
 
     def observe(self, rows: int, run_s: float, now: float) -> None:
         """Takes the time of one run."""
-        if not self._window and (rows == 1 or not self.mean_s):
+        if not self._runs and (rows == 1 or not self.mean_s):
             self.mean_s, self._rows = run_s, float(rows)
         # The first ones count as much as what was estimated: so much is known of a single row.
-        alpha = max(_ALPHA, 1 / (len(self._window) + 2))
+        alpha = max(_ALPHA, 1 / (self._runs + 2))
         more_rows, longer_s = rows - self._rows, run_s - self.mean_s
         self._rows += alpha * more_rows
         self.mean_s += alpha * longer_s
@@ -52,7 +52,7 @@ class RunTimes:
             self._slope_s = max(0.0, self._covariance / self._variance)
         row_s = run_s / rows
         self._slowest_row_s = max(row_s, self._slowest_row_s * _FADING)
-        self._window.append(run_s)
+        self._runs += 1
         self._row_window.append(row_s)
         self._observed_at = now
 
@@ -81,12 +81,6 @@ class RunTimes:
     def slowest_s(self, rows: int) -> float:
         """Returns the longest time that so many rows have taken, or should take; 0 for unknown."""
         return self._slowest_row_s * rows
-
-    def p95_s(self) -> float:
-        """Returns the 95th percentile of the latest runs; 0 before the first."""
-        if not self._window:
-            return 0.0
-        return sorted(self._window)[math.ceil(0.95 * len(self._window)) - 1]
 
     def _slope(self) -> float:
         slope = self.row_s()

@@ -7,11 +7,11 @@ import itertools
 import time
 from collections.abc import Container, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
-from edge_agent.calls import Priority
+from edge_agent.calls import Priority, size_of_inputs
 from edge_agent.errors import (
     AgentError,
     EngineFailedError,
@@ -27,13 +27,9 @@ from edge_agent.scheduler.job import Job, Ran
 from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits
 from edge_agent.scheduler.model_queue import ModelQueue, Share
 from edge_agent.scheduler.refusals import Full
-from edge_agent.scheduler.snapshot import Snapshot, states
 from edge_agent.workers.work import Batch, Outcome
 
 _NOBODYS_FAULT: Final = (WorkerFailedError, EngineFailedError)
-_REASONS: Final = ("queue_full", "tenant_full", "deadline_expired", "cancelled", "model_removed")
-
-Reason: TypeAlias = Full | Literal["deadline_expired", "cancelled", "model_removed"]
 
 
 class _Run(Struct):
@@ -50,7 +46,8 @@ class _Run(Struct):
 class Scheduler:
     """The `WorkSource` of one pool.
 
-    The order: priority class, where a job counts as one class more urgent after each ``age_s``;
+    The order: priority class, where a tenant's jobs count as one class more urgent after each
+    ``age_s`` in which none of them was run;
     in a class the model that has had the least time of the workers by its weight; of a model the
     tenant that has had the fewest rows by its weight; of a tenant the job that came first.
 
@@ -74,7 +71,6 @@ class Scheduler:
         self._numbers = itertools.count()
         self._running = 0
         self._turns = batching.Turns()
-        self._refused: dict[str, int] = dict.fromkeys(_REASONS, 0)
 
     def reconfigure(self, limits: SchedulerLimits) -> None:
         """Changes what holds for all models; what waits already stays, however much it is."""
@@ -107,7 +103,7 @@ class Scheduler:
         model.is_removed = True
         for queue in model.queues:
             for entry in queue.entries():
-                self._fail(entry, refusals.removed(), "model_removed")
+                self._fail(entry, refusals.removed())
         self._settle(model)
 
     async def drained(self, digest: str) -> None:
@@ -148,11 +144,10 @@ class Scheduler:
         """Has every waiting worker look again at what it could do."""
         self._idle.wake_all()
 
-    def snapshot(self) -> Snapshot:
-        """Returns how things are."""
-        return Snapshot(
-            *states(self._models.values(), self._clock()), self._admission.size, dict(self._refused)
-        )
+    def waiting(self) -> list[tuple[str, Priority, int]]:
+        """Returns every queue: whose it is (a digest), of which class, and how many wait there."""
+        models = self._models.values()
+        return [(m.digest, one.priority, one.count) for m in models for one in m.queues]
 
     def _weight(self, tenant: str) -> float:
         return self._limits.tenant(tenant).weight
@@ -167,10 +162,9 @@ class Scheduler:
         model = self._ready(job.model)
         now = self._clock()
         if job.deadline <= now:
-            self._refused["deadline_expired"] += 1
             raise refusals.too_late()
         queue = model.queues[job.priority]
-        size = grouping.size(job.query)
+        size = size_of_inputs(job.query)
         self._make_room(job, size, model)
         group = model.group(job.query)
         entry = Entry(
@@ -196,12 +190,11 @@ class Scheduler:
         models = self._models.values()
         room = self._admission.room_for(job.tenant, size, model.queues[job.priority], models)
         if isinstance(room, str):
-            self._refused[room] += 1
             raise self._overloaded(job.priority, model, room)
         for entry in room:
             queue = entry.queue
             full: Full = "queue_full" if queue.priority > job.priority else "tenant_full"
-            self._fail(entry, self._overloaded(queue.priority, queue.model, full), full)
+            self._fail(entry, self._overloaded(queue.priority, queue.model, full))
 
     def _overloaded(self, priority: Priority, model: ModelQueue, full: Full) -> OverloadedError:
         ahead_s = work_ahead_s(self._models.values(), priority) or model.times.mean_s
@@ -216,18 +209,15 @@ class Scheduler:
         self._idle.wake_one(model.digest, entry.queue.priority)
 
     def _expire(self, entry: Entry) -> None:
-        self._fail(entry, refusals.too_late(), "deadline_expired")
+        self._fail(entry, refusals.too_late())
 
     def _give_up(self, entry: Entry) -> None:
         """Nobody waits for a job any more: it isn't run, or its outcome not told."""
-        self._refused["cancelled"] += 1
         self._leave(entry)
 
-    def _fail(self, entry: Entry, error: AgentError, reason: Reason | None = None) -> None:
+    def _fail(self, entry: Entry, error: AgentError) -> None:
         if entry.caller is not None and not entry.caller.done():
             entry.caller.set_exception(error)
-            if reason is not None:
-                self._refused[reason] += 1
         self._leave(entry)
 
     def _leave(self, entry: Entry) -> None:
@@ -269,7 +259,7 @@ class Scheduler:
         model, share = chosen.queue.model, chosen.share()
         self._turns.served(share, aged=chosen.is_aged())
         for entry in entries:
-            model.serve(entry)
+            model.serve(entry, now, self._limits.age_s)
             self._admission.remove(entry)
         if entries[0].group is not None:
             entries[0].group.formed()
@@ -318,7 +308,7 @@ class Scheduler:
             if not entry.is_open():
                 continue
             if entry.queue.model.is_removed:
-                self._fail(entry, refusals.removed(), "model_removed")
+                self._fail(entry, refusals.removed())
                 continue
             if entry.group is not None:
                 entry.group.left(entry.rows, self._clock())

@@ -14,6 +14,8 @@ from edge_agent.server.replies import json_reply, send_reply
 from edge_agent.serving import desired as desired_state
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from edge_agent.server.bodies import Bodies
     from edge_agent.server.exchange import Exchange
     from edge_agent.server.replies import Receive, Scope, Send
@@ -45,11 +47,13 @@ class DesiredState:
     Args:
         applies: What makes it so.
         bodies: Reads bodies.
+        state_dir: Told to those who ask for it: whose store is served.
     """
 
-    def __init__(self, applies: Applies, bodies: Bodies) -> None:
+    def __init__(self, applies: Applies, bodies: Bodies, state_dir: Path) -> None:
         self._applies = applies
         self._bodies = bodies
+        self._state_dir = str(state_dir.resolve())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Answers one request."""
@@ -59,7 +63,8 @@ class DesiredState:
         elif scope["method"] == "DELETE":
             document = _told(await self._applies.forget())
         elif scope["method"] in ("GET", "HEAD"):
-            document = {"desired": msgspec.to_builtins(self._applies.desired)}
+            desired = msgspec.to_builtins(self._applies.desired)
+            document = {"desired": desired, "state_dir": self._state_dir}
         else:
             raise MethodError(scope["method"], ("GET", "HEAD", "PUT", "DELETE"))
         await send_reply(json_reply(document), exchange.request_id, send)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.routing import BaseRoute, Router
 
-from edge_agent.server import failures, openapi, routes
+from edge_agent.server import failures, openapi, request_log, routes
 from edge_agent.server.bodies import Bodies
 from edge_agent.server.errors import (
     ClientGoneError,
@@ -20,6 +20,7 @@ from edge_agent.server.errors import (
 from edge_agent.server.exchange import Exchange, request_id
 from edge_agent.server.parts import Parts
 from edge_agent.server.paths import target
+from edge_agent.server.refusals import Refused, uncounted
 from edge_agent.server.replies import Reply, send_reply
 
 if TYPE_CHECKING:
@@ -48,7 +49,13 @@ def bodies(config: ServeConfig) -> Bodies:
     return Bodies(config.max_request_mib * _MIB, config.max_queued_mib * _MIB)
 
 
-def data_app(service: Service, shared: Bodies, access: Access, metrics: Callable[[], bytes]) -> App:
+def data_app(
+    service: Service,
+    shared: Bodies,
+    access: Access,
+    metrics: Callable[[], bytes],
+    refused: Refused = uncounted,
+) -> App:
     """Returns the app for applications.
 
     Args:
@@ -56,8 +63,10 @@ def data_app(service: Service, shared: Bodies, access: Access, metrics: Callable
         shared: Made by `bodies`.
         access: Who may ask.
         metrics: Renders metrics in Prometheus's text format.
+        refused: Told of requests that end before a model is asked.
     """
-    parts = Parts(service, shared, metrics, openapi.document(routes.DATA), is_admin=False)
+    document = openapi.document(routes.DATA)
+    parts = Parts(service, shared, metrics, document, is_admin=False, refused=refused)
     return _app(parts, routes.DATA, access, ())
 
 
@@ -67,6 +76,7 @@ def admin_app(
     access: Access,
     metrics: Callable[[], bytes],
     more: Sequence[BaseRoute] = (),
+    refused: Refused = uncounted,
 ) -> App:
     """Returns the app for the owner of this machine: everything of the data app, and more.
 
@@ -77,8 +87,10 @@ def admin_app(
         metrics: Renders metrics in Prometheus's text format.
         more: Further routes; errors that they raise become replies as everywhere, and
             ``scope[EXCHANGE]`` is their `Exchange`.
+        refused: Told of requests that end before a model is asked.
     """
-    parts = Parts(service, shared, metrics, openapi.document(routes.ADMIN), is_admin=True)
+    document = openapi.document(routes.ADMIN)
+    parts = Parts(service, shared, metrics, document, is_admin=True, refused=refused)
     return _app(parts, routes.ADMIN, access, more)
 
 
@@ -137,6 +149,8 @@ class _Gate:
         scope[EXCHANGE] = exchange
         try:
             exchange.request_id = request_id(headers)
+            if request_log.is_wanted():
+                send = request_log.logged(exchange, send)
             exchange.caller = self._access.caller(scope, headers)
             handler = self._table.handler(exchange)
             if handler is None:
@@ -155,7 +169,11 @@ class _Gate:
 
     async def _refuse(self, error: Exception, exchange: Exchange, send: Send) -> None:
         reply = failures.reply(error, exchange.request_id, self._parts.is_admin)
+        if not exchange.is_asking:
+            self._parts.refused(reply.status, failures.kind(error))
         # A client that waits for "100 Continue" sends no body now: what follows isn't one.
-        if not exchange.is_read and b"expect" in exchange.headers:
+        is_waiting = not exchange.is_read and b"expect" in exchange.headers
+        is_stranger = not hasattr(exchange, "caller")  # who wasn't let in doesn't stay
+        if is_waiting or is_stranger:
             reply.headers.append((b"connection", b"close"))
         await send_reply(reply, exchange.request_id or "-", send)

@@ -93,11 +93,14 @@ class NetworkAccess:
         """Returns who asks.
 
         Raises:
-            BadInputError: There isn't exactly one Host header.
+            BadInputError: There isn't exactly one Host header, or another one is there twice.
             WrongHostError: It names another host.
             NotAllowedError: It comes from the page of another host.
             NotAuthenticatedError: No token and no certificate that counts.
         """
+        names = [name for name, _ in scope["headers"]]
+        if names.count(b"authorization") > 1 or names.count(b"origin") > 1:
+            raise BadInputError("Authorization and Origin may each be there once")
         self._check_host(scope)
         self._check_origin(scope, headers.get(b"origin"))
         given = headers.get(b"authorization")

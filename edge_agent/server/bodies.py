@@ -25,7 +25,7 @@ class Bodies:
 
     Args:
         max_bytes: Largest body, as sent and unpacked.
-        max_held_bytes: Of all requests that are being worked on.
+        max_held_bytes: Of all requests whose bytes no queue counts yet; half of it of one tenant.
         timeout_s: How long one may take to arrive, in seconds.
     """
 
@@ -34,6 +34,7 @@ class Bodies:
         self._max_held_bytes = max(max_bytes, max_held_bytes)
         self._timeout_s = timeout_s
         self._held_bytes = 0
+        self._of_tenants: dict[str, int] = {}
 
     def reconfigure(self, max_mib: int, max_held_mib: int) -> None:
         """Changes the limits for requests that come from now on, in MiB."""
@@ -43,14 +44,14 @@ class Bodies:
     async def read(self, exchange: Exchange) -> bytes | bytearray:
         """Returns the body of a request.
 
-        It counts as held until it is given to `release`.
+        It counts as held until its request is given to `release`.
 
         Raises:
             BodyTooLargeError: It is larger than one may be.
             BodyTooSlowError: It took too long.
             BodyFormatError: It is packed in a way that isn't read here.
             BadInputError: It is packed, but damaged.
-            OverloadedError: Too much is held already.
+            OverloadedError: Too much is held already, or of this tenant.
             ClientGoneError: It broke off.
         """
         declared = self._declared(exchange.headers.get(b"content-length"))
@@ -60,13 +61,18 @@ class Bodies:
         if coding is None:
             return body
         unpacked = await decoded(body, coding, self._max_bytes)
+        self.release(exchange)
         self._hold(exchange, len(unpacked))
         return unpacked
 
     def release(self, exchange: Exchange) -> None:
         """Counts the body of a request as no longer held."""
-        self._held_bytes -= exchange.held
-        exchange.held = 0
+        held, exchange.held = exchange.held, 0
+        if held:
+            self._held_bytes -= held
+            left = self._of_tenants.pop(exchange.caller.tenant) - held
+            if left:
+                self._of_tenants[exchange.caller.tenant] = left
 
     def _declared(self, header: bytes | None) -> int | None:
         if header is None:
@@ -123,8 +129,17 @@ class Bodies:
             )
 
     def _hold(self, exchange: Exchange, size: int) -> None:
+        if not size:
+            return
         if self._held_bytes + size > self._max_held_bytes:
             raise OverloadedError("too much is being read already", retry_after_s=1.0)
+        tenant = exchange.caller.tenant
+        of_tenant = self._of_tenants.get(tenant, 0) + size
+        if of_tenant > max(self._max_bytes, self._max_held_bytes // 2):
+            raise OverloadedError(
+                "too much of yours is being read already", retry_after_s=1.0, is_callers_share=True
+            )
+        self._of_tenants[tenant] = of_tenant
         self._held_bytes += size
         exchange.held += size
 

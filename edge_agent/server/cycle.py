@@ -44,7 +44,7 @@ class Cycle(RequestResponseCycle):
     """One request and its reply.
 
     Attributes:
-        await_body: Reads on in its body.
+        await_body: Has the next piece of its body received.
     """
 
     await_body: Callable[[Cycle], None] | None = None
@@ -70,9 +70,9 @@ class Cycle(RequestResponseCycle):
         """As uvicorn's, which looks at each name and each value of a head with a pattern."""
         if self._head is not None:
             await self._send_body(message)
-        elif self.response_started or self.default_headers or self.flow.write_paused:
-            await super().send(message)
-        elif not self._has_begun(message):
+            return
+        is_plain = not (self.response_started or self.default_headers or self.flow.write_paused)
+        if not (is_plain and self._has_begun(message)):
             await super().send(message)
 
     def _has_begun(self, message: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from itertools import count
 from time import monotonic
 from typing import Any, Final
@@ -46,11 +47,12 @@ class Exchange:
         scope: As ASGI has it.
         receive: As ASGI has it.
         headers: By name in lower case.
-        caller: Who asks.
+        caller: Who asks; there once it is known.
         request_id: For logs and the reply.
         target: Which operation on which model.
         held: Bytes of its body that count as held in memory.
         is_read: Whether all of the body has arrived.
+        is_asking: Whether a model is being asked: then its errors are counted there.
     """
 
     __slots__ = (
@@ -58,6 +60,7 @@ class Exchange:
         "caller",
         "headers",
         "held",
+        "is_asking",
         "is_read",
         "receive",
         "request_id",
@@ -74,10 +77,15 @@ class Exchange:
         self.target = Target("")
         self.held = 0
         self.is_read = False
+        self.is_asking = False
         self.arrived = monotonic()
 
     def call(
-        self, query: Query, priority: Priority | None = None, timeout_s: float | None = None
+        self,
+        query: Query,
+        priority: Priority | None = None,
+        timeout_s: float | None = None,
+        on_queued: Callable[[], None] | None = None,
     ) -> Call:
         """Makes the call that the request stands for.
 
@@ -85,6 +93,7 @@ class Exchange:
             query: What is asked.
             priority: What the body says; it wins over the header.
             timeout_s: What the body says; the shorter of both counts.
+            on_queued: As `Call` has it.
 
         Raises:
             BadInputError: A header can't be used.
@@ -100,6 +109,7 @@ class Exchange:
             self.arrived + min(timeouts) if timeouts else None,
             self._idempotency_key(),
             self.request_id,
+            on_queued,
         )
 
     def query_parameters(self) -> dict[str, Any]:

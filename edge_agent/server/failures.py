@@ -41,13 +41,13 @@ STATUSES: Final[_Kinds] = (
 )
 # What these say is about the request or the moment, never about files of this machine.
 _FOR_CALLERS: Final = (
-    *(kind for kind, _ in _OF_REQUESTS),
+    *(one for one, _ in _OF_REQUESTS),
     agent.BadInputError,
     agent.OverloadedError,
     agent.DeadlineExceededError,
     agent.ModelNotFoundError,
 )
-_FOR_THE_OWNER: Final = tuple(kind for kind, _ in _OF_BUNDLES)  # kinds of BadInputError
+_FOR_THE_OWNER: Final = tuple(one for one, _ in _OF_BUNDLES)  # kinds of BadInputError
 _log = logging.getLogger(__name__)
 
 
@@ -55,7 +55,13 @@ def status(error: Exception) -> int:
     """Returns the status of an error; 500 for one that nobody expected."""
     if isinstance(error, agent.OverloadedError) and error.is_callers_share:
         return 429
-    return next((code for kind, code in STATUSES if isinstance(error, kind)), 500)
+    return next((code for one, code in STATUSES if isinstance(error, one)), 500)
+
+
+def kind(error: Exception) -> str:
+    """Returns what callers and counters know an error by."""
+    is_ours = isinstance(error, (agent.AgentError, signing.SigningError))
+    return type(error).__name__ if is_ours else "InternalError"
 
 
 def reply(error: Exception, request_id: str, is_admin: bool) -> Reply:
@@ -67,10 +73,10 @@ def reply(error: Exception, request_id: str, is_admin: bool) -> Reply:
         is_admin: Whether places on this machine's disk may be told.
     """
     if not isinstance(error, (agent.AgentError, signing.SigningError)):
-        _log.error("request %s failed", request_id, exc_info=error)
-        return json_reply({"error": "a fault in the agent", "kind": "InternalError"}, 500)
+        _log.error("request_failed", extra={"request_id": request_id}, exc_info=error)
+        return json_reply({"error": "a fault in the agent", "kind": kind(error)}, 500)
     told = str(error) if is_admin else error.message
-    body = {"error": printable(told), "kind": type(error).__name__}
+    body = {"error": printable(told), "kind": kind(error)}
     if error.hint and (is_admin or _is_for_callers(error)):
         body["hint"] = printable(error.hint)
     answer = json_reply(body, status(error))

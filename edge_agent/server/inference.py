@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
@@ -34,7 +35,8 @@ async def infer(parts: Parts, exchange: Exchange) -> Reply:
     body = await parts.bodies.read(exchange)
     length = exchange.headers.get(b"inference-header-content-length")
     asked = v2_requests.read(body, length, status)
-    call = exchange.call(asked.query, asked.priority, asked.timeout_s)
+    on_queued = partial(parts.bodies.release, exchange)
+    call = exchange.call(asked.query, asked.priority, asked.timeout_s, on_queued)
     given = await while_wanted(exchange, parts.service.infer(call))
     spec = None
     if asked.classified and status.description:
@@ -53,8 +55,9 @@ async def infer_image(parts: Parts, exchange: Exchange) -> Reply:
             hint=f"send its tensors to /v2/models/{status.ref.name}/infer",
         )
     body = await parts.bodies.read(exchange)
-    image = uploads.image(body, exchange.headers.get(b"content-type"))
-    call = exchange.call(Query("labels", images=(image,), top_k=top_k))
+    image = await uploads.image(body, exchange.headers.get(b"content-type"))
+    query = Query("labels", images=(image,), top_k=top_k)
+    call = exchange.call(query, on_queued=partial(parts.bodies.release, exchange))
     given = await while_wanted(exchange, parts.service.infer(call))
     reply = json_reply(_document(given))
     reply.headers.extend(v2_replies.meaning(given))
@@ -66,7 +69,7 @@ async def predict(parts: Parts, exchange: Exchange) -> Reply:
     status = parts.status(exchange.target)
     body = await parts.bodies.read(exchange)
     description = v2_requests.description_of(status)
-    queries, rows = v1_requests.read(body, description, status.batches)
+    queries, rows = await v1_requests.read(body, description, status.batches)
     given = await while_wanted(exchange, _all(parts, exchange, queries))
     reply = json_reply({"predictions": v1_replies.predictions([one.answer for one in given], rows)})
     reply.headers.extend(v2_replies.meaning(given[0]))
@@ -75,7 +78,8 @@ async def predict(parts: Parts, exchange: Exchange) -> Reply:
 
 async def _all(parts: Parts, exchange: Exchange, queries: Sequence[Query]) -> list[Given]:
     """Has every query answered; where one fails, none of the others is waited for."""
-    calls = [exchange.call(query) for query in queries]
+    on_queued = partial(parts.bodies.release, exchange)
+    calls = [exchange.call(query, on_queued=on_queued) for query in queries]
     if len(calls) == 1:
         return [await parts.service.infer(calls[0])]
     key = calls[0].idempotency_key

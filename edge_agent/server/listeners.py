@@ -17,12 +17,13 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from edge_agent.server import sockets
+from edge_agent.server.accepting import Accepting
 from edge_agent.server.protocols import FIRST_S, IDLE_S, MAX_HEAD_BYTES, Limits, protocol
+from edge_agent.server.refusals import Refused, uncounted
 
 if TYPE_CHECKING:
     from edge_agent.server.replies import App
 
-_HANDSHAKE_S: Final = 10.0
 _CANCEL_S: Final = 1.0
 
 
@@ -55,6 +56,7 @@ class HttpServer:
         max_connections: At a time, of each listener: strangers on one don't shut another.
         idle_s: See `protocols.IDLE_S`.
         first_s: See `protocols.FIRST_S`.
+        refused: Told of requests that no app sees.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class HttpServer:
         max_connections: int,
         idle_s: float = IDLE_S,
         first_s: float = FIRST_S,
+        refused: Refused = uncounted,
     ) -> None:
         self._listeners = listeners
-        self._local = Limits(max_connections, self._lost, idle_s, idle_s)
+        self._local = Limits(max_connections, self._lost, idle_s, idle_s, refused)
         self._network = structs.replace(self._local, first_s=first_s)
         self._states = [ServerState() for _ in listeners]
         self._servers: list[asyncio.Server] = []
+        self._accepting: list[Accepting] = []
         self._ended = asyncio.Event()
 
     @property
@@ -82,14 +86,15 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         loop = asyncio.get_running_loop()
         for listener, state in zip(self._listeners, self._states, strict=True):
-            limit = _HANDSHAKE_S if listener.tls else None
-            server = await loop.create_server(
-                self._factory(listener, state),
-                sock=listener.socket,
-                ssl=listener.tls,
-                ssl_handshake_timeout=limit,
-            )
-            self._servers.append(server)
+            limits = self._network if listener.path is None else self._local
+            make = _factory(listener.app, state, limits)
+            if listener.tls is None:
+                self._servers.append(await loop.create_server(make, sock=listener.socket))
+            else:
+                accepting = Accepting(
+                    listener.socket, listener.tls, make, state.connections, limits
+                )
+                self._accepting.append(accepting)
 
     async def stop(self, drain_s: float) -> None:
         """Takes no more connections or requests, and waits for what is being answered.
@@ -105,6 +110,8 @@ class HttpServer:
                 listener.path.unlink(missing_ok=True)
         for server in self._servers:
             server.close()
+        for accepting in self._accepting:
+            await accepting.stop()
         for connection in self._connections():
             connection.shutdown()
         await self._drained(drain_s)
@@ -121,27 +128,6 @@ class HttpServer:
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [one for state in self._states for one in state.tasks]
 
-    def _factory(self, listener: Listener, state: ServerState) -> Callable[[], asyncio.Protocol]:
-        config = Config(
-            listener.app,
-            http=protocol(),  # type: ignore[arg-type]
-            loop="none",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=IDLE_S,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-        )
-        config.load()
-        made: Callable[..., asyncio.Protocol] = config.http_protocol_class
-        limits = self._network if listener.path is None else self._local
-        return partial(made, config=config, server_state=state, app_state={}, limits=limits)
-
     async def _drained(self, within_s: float) -> None:
         """Waits until no connection is left, or the time is over."""
         until = monotonic() + within_s
@@ -157,6 +143,27 @@ class HttpServer:
 
     def _lost(self, *_: Any) -> None:
         self._ended.set()
+
+
+def _factory(app: App, state: ServerState, limits: Limits) -> Callable[[], asyncio.Protocol]:
+    config = Config(
+        app,
+        http=protocol(),  # type: ignore[arg-type]
+        loop="none",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_S,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+    )
+    config.load()
+    made: Callable[..., asyncio.Protocol] = config.http_protocol_class
+    return partial(made, config=config, server_state=state, app_state={}, limits=limits)
 
 
 def event_loop() -> asyncio.AbstractEventLoop:

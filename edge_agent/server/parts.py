@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from edge_agent.server.refusals import Refused, uncounted
+
 if TYPE_CHECKING:
     from edge_agent.server.bodies import Bodies
     from edge_agent.server.paths import Target
@@ -22,6 +24,7 @@ class Parts(Struct, frozen=True):
         metrics: Renders them in Prometheus's text format.
         openapi: The OpenAPI document, as JSON.
         is_admin: Whether they are for the owner of this machine.
+        refused: Told of requests that end before a model is asked.
     """
 
     service: Service
@@ -29,6 +32,7 @@ class Parts(Struct, frozen=True):
     metrics: Callable[[], bytes]
     openapi: bytes
     is_admin: bool
+    refused: Refused = uncounted
 
     def status(self, target: Target) -> ModelStatus:
         """Returns the model that a path means.

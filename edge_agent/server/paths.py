@@ -74,6 +74,8 @@ def _model_target(prefix: str, rest: str, verbs: frozenset[str], stands_alone: b
     name = _decoded("/".join(parts))
     if version is None and "@" in name:
         name, _, version = name.partition("@")
+    if not name:
+        return Target(prefix + rest)
     return Target(prefix + "{name}" + verb, name, version)
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from edge_agent.server.auth import PEER
+from edge_agent.server.refusals import Refused
 from edge_agent.server.watching import WANTED, Wanted
 
 MAX_HEAD_BYTES: Final = 32 * 1024
@@ -34,12 +35,14 @@ class Limits(Struct, frozen=True):
         on_lost: Called when one has ended.
         idle_s: See `IDLE_S`.
         first_s: How long the head of the first request may take, in seconds.
+        refused: Told of requests that no app sees.
     """
 
     max_connections: int
     on_lost: Callable[[], None]
     idle_s: float
     first_s: float
+    refused: Refused
 
 
 class _Limited(asyncio.Protocol):
@@ -90,6 +93,7 @@ class _Limited(asyncio.Protocol):
 
     def _end(self, status: int, message: str) -> None:
         """Answers without an app, and closes the connection."""
+        self._limits.refused(status, "HttpError")
         body = b'{"error":"%s","kind":"HttpError"}' % message.encode()
         retry = "Retry-After: 1\r\n" if status == 503 else ""
         self.transport.write(

@@ -20,8 +20,8 @@ _PIECE_BYTES: Final = 1024 * 1024
 class LimitedHttpTools(_Limited, HttpToolsProtocol):
     """HTTP/1.1 in C. The parser takes heads of any length: they are bounded here.
 
-    A body is awaited by the app: until then no more of it is read than what came with its head,
-    so nobody gets memory for one who isn't let in.
+    One piece of a body is read before its app asks for it, and each further one when it does. What
+    a head declares gets no more memory than a piece; its pages are touched when they are filled.
     """
 
     def __init__(self, **more: Any) -> None:
@@ -58,7 +58,7 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
             self._head_bytes += min(len(data), HEAD_BYTES)  # most of a large one was a body
             self._check_head(self._head_bytes)
         elif self._left and not self.cycle.response_complete:
-            self.flow.pause_reading()
+            self._await_body(self.cycle)
 
     def on_message_begin(self) -> None:
         """Begins a request."""
@@ -153,7 +153,8 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Goes on to the next request. `_look` sees to idle connections, without a timer more."""
         self.server_state.total_requests += 1
-        self._incoming.forget()
+        if self.cycle.response_complete:  # else what comes is the body of the next one
+            self._incoming.forget()
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -161,7 +162,7 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
 
     def _await_body(self, cycle: Cycle) -> None:
-        """Reads on in a body, as its app asks for it."""
+        """Has the next piece of a body received, unless that is going on."""
         incoming = self._incoming
         missing = incoming.missing or self._left
         if missing and incoming.piece is None and cycle is self.cycle:

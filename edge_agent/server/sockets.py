@@ -6,6 +6,7 @@ import grp
 import os
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -77,14 +78,22 @@ def unix_socket(path: Path, group: str | None = None, is_for_owner: bool = False
         made.setblocking(False)
         fresh.rename(path)
     except OSError as error:
-        made.close()
-        fresh.unlink(missing_ok=True)
-        raise ConfigError(f"can't be made: {error.strerror}", path=str(path)) from error
+        _give_up(made, fresh)
+        raise ConfigError(
+            f"can't be made: {error.strerror}",
+            path=error.filename or str(path),
+            hint="EDGE_AGENT_RUNTIME_DIR names another folder for the sockets",
+        ) from error
     except ConfigError:
-        made.close()
-        fresh.unlink(missing_ok=True)
+        _give_up(made, fresh)
         raise
     return made
+
+
+def _give_up(made: socket.socket, name: Path) -> None:
+    made.close()
+    with suppress(OSError):  # what has the name may be no socket
+        name.unlink()
 
 
 def tcp_socket(config: TcpConfig) -> socket.socket:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from python_multipart.exceptions import MultipartParseError
@@ -15,10 +17,11 @@ if TYPE_CHECKING:
 
 _MAX_PARTS: Final = 16
 _MAX_HEAD_BYTES: Final = 16 * 1024
+_AT_ONCE_BYTES: Final = 1024 * 1024  # so much is read sooner than a thread has begun
 
 
-def image(body: bytes | bytearray, content_type: bytes | None) -> bytes | bytearray:
-    """Returns the image file in a body.
+async def image(body: bytes | bytearray, content_type: bytes | None) -> bytes | bytearray:
+    """Returns the image file in a body; a large form is read in a thread.
 
     Args:
         body: All of it.
@@ -31,7 +34,9 @@ def image(body: bytes | bytearray, content_type: bytes | None) -> bytes | bytear
     """
     kind, parameters = parse_options_header(content_type or b"application/octet-stream")
     if kind == b"multipart/form-data":
-        found: bytes | bytearray = _file(body, parameters.get(b"boundary", b""))
+        work = partial(_file, body, parameters.get(b"boundary", b""))
+        is_short = len(body) <= _AT_ONCE_BYTES
+        found: bytes | bytearray = work() if is_short else await asyncio.to_thread(work)
     elif kind == b"application/octet-stream" or kind.startswith(b"image/"):
         found = body
     else:

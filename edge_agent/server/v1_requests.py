@@ -5,16 +5,18 @@ Source: KServe, "V1 Protocol"; TensorFlow Serving, "RESTful API", Predict.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from edge_agent.calls import InputTensor, Query
 from edge_agent.errors import BadInputError
 from edge_agent.server import json_bodies
+from edge_agent.server.v2_messages import MAX_TENSORS
 
 if TYPE_CHECKING:
     from edge_agent.description import ModelDescription, TensorSpec
@@ -24,7 +26,7 @@ MAX_ROWS: Final = 4096
 
 
 class _Predict(Struct, frozen=True):
-    instances: list[Raw] | UnsetType = UNSET
+    instances: Raw | UnsetType = UNSET
     inputs: Raw | UnsetType = UNSET
 
 
@@ -33,21 +35,23 @@ class _Base64(Struct, forbid_unknown_fields=True):
 
 
 _PREDICT: Final = msgspec.json.Decoder(_Predict)
-_ROWS: Final = msgspec.json.Decoder(list[Raw])
-_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
+_MEMBERS: Final = msgspec.json.Decoder(Annotated[dict[str, Raw], Meta(max_length=MAX_TENSORS)])
 _BASE64: Final = msgspec.json.Decoder(_Base64)
-_ANY: Final = msgspec.json.Decoder(Any)
 
 # What JSON of a number, a truth value, a list or an object begins with.
 _VALUES: Final = b"-0123456789tf[{"
+# So much is read sooner than a thread has begun.
+_AT_ONCE_BYTES: Final = 1024 * 1024
+# A multiple of four; so much of a text becomes bytes at a time, and others get on meanwhile.
+_BASE64_PIECE: Final = 1024 * 1024
 
 _Row = dict[str, bytes]
 
 
-def read(
+async def read(
     body: bytes | bytearray, description: ModelDescription, batches: bool
 ) -> tuple[list[Query], int]:
-    """Reads the body of a prediction.
+    """Reads the body of a prediction, a large one in a thread.
 
     Args:
         body: ``{"instances": [...]}``, or ``{"inputs": ...}`` with the same by columns.
@@ -60,6 +64,14 @@ def read(
     Raises:
         BadInputError: It can't be used for this model.
     """
+    if len(body) <= _AT_ONCE_BYTES:
+        return _read(body, description, batches)
+    return await asyncio.to_thread(_read, body, description, batches)
+
+
+def _read(
+    body: bytes | bytearray, description: ModelDescription, batches: bool
+) -> tuple[list[Query], int]:
     asked = json_bodies.read(_PREDICT, body)
     if (asked.instances is UNSET) == (asked.inputs is UNSET):
         raise BadInputError("either instances or inputs is needed")
@@ -70,7 +82,8 @@ def read(
         rows = _columns(text, description)
     else:
         assert not isinstance(asked.instances, UnsetType)  # noqa: S101 - one of them is there
-        rows = [_row(bytes(one), description) for one in asked.instances]
+        instances = json_bodies.rows(bytes(asked.instances), MAX_ROWS)
+        rows = [_row(one, description) for one in instances]
     most = MAX_ROWS if batches else MAX_CALLS
     if not 1 <= len(rows) <= most:
         raise BadInputError(f"1 to {most} instances are taken at a time, not {len(rows)}")
@@ -96,7 +109,7 @@ def _columns(text: bytes, description: ModelDescription) -> list[_Row]:
     for name, column in columns.items():
         spec = description.input(name)
         is_whole = column[:1] != b"[" or (spec is not None and not _has_rows(spec))
-        rows = [column] if is_whole else [bytes(one) for one in json_bodies.read(_ROWS, column)]
+        rows = [column] if is_whole else json_bodies.rows(column, MAX_ROWS)
         by_name[name] = rows
     if len({len(rows) for rows in by_name.values()}) != 1:
         raise BadInputError("the columns of inputs differ in length")
@@ -140,9 +153,16 @@ def _image(text: bytes, spec: TensorSpec, description: ModelDescription) -> byte
     if description.preprocess is None or description.preprocess.input != spec.name:
         raise BadInputError(f"input {spec.name!r} takes numbers: it isn't fed by images")
     try:
-        return b64decode(json_bodies.read(_BASE64, text).b64, validate=True)
+        return _unpacked(json_bodies.read(_BASE64, text).b64)
     except (binascii.Error, ValueError) as error:
         raise BadInputError("b64 isn't base64") from error
+
+
+def _unpacked(text: str) -> bytes:
+    pieces = [text[at : at + _BASE64_PIECE] for at in range(0, len(text), _BASE64_PIECE)]
+    if any(one.endswith("=") for one in pieces[:-1]):
+        raise ValueError("more follows its end")
+    return b"".join([b64decode(one, validate=True) for one in pieces])
 
 
 def _has_rows(spec: TensorSpec) -> bool:
@@ -161,14 +181,22 @@ def _tensor(values: list[bytes], spec: TensorSpec) -> InputTensor:
 
 
 def _lengths(axes: tuple[int | str, ...], text: bytes) -> tuple[int, ...]:
-    """Returns lengths of axes; open ones are as long as the first list of that depth."""
+    """Returns lengths of axes; open ones are as long as the first list of that depth.
+
+    Counted in the text: a list of millions of lists isn't made only to be measured. Where it isn't
+    rectangular, the lengths don't fit its values, which the worker finds.
+    """
     if all(isinstance(axis, int) for axis in axes):
         return tuple(axis for axis in axes if isinstance(axis, int))
-    value: Any = json_bodies.read(_ANY, text)
-    found = []
-    for axis in axes:
-        if not isinstance(value, list):
-            raise BadInputError(f"an instance must be a list {len(axes)} deep")
-        found.append(axis if isinstance(axis, int) else len(value))
-        value = value[0] if value else None
+    plain = text.translate(None, b" \t\r\n")
+    if not plain.startswith(b"[" * len(axes)):
+        raise BadInputError(f"an instance must be a list {len(axes)} deep")
+    is_empty = plain[len(axes) :].startswith(b"]")
+    found: list[int] = []
+    inner = 1
+    for depth, axis in enumerate(reversed(axes), 1):
+        values = plain.count(b",", 0, plain.find(b"]" * depth)) + 1
+        length = 0 if is_empty and depth == 1 else values // inner
+        found.insert(0, axis if isinstance(axis, int) else length)
+        inner = values
     return tuple(found)

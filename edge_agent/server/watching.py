@@ -59,16 +59,19 @@ async def while_wanted(exchange: Exchange, work: Awaitable[T]) -> T:
         ClientGoneError: The client went away.
     """
     wanted: Wanted | None = exchange.scope["state"].get(WANTED)
+    exchange.is_asking = True
     if wanted is None:
         return await work
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - coroutines run in tasks
     wanted.add(task)
     try:
-        return await work
+        done = await work
     except asyncio.CancelledError:
         if wanted.is_gone and task.uncancel() == 0:
             raise ClientGoneError("the client went away") from None
         raise
     finally:
         wanted.remove(task)
+    exchange.is_asking = False
+    return done

@@ -8,19 +8,19 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from edge_agent.cache import key as cache_key
 from edge_agent.cache.key import CacheSubject, Origin
+from edge_agent.cache.tickets import INLINE_BYTES, Ticket
 from edge_agent.calls import Reply
-from edge_agent.errors import AgentError, DeadlineExceededError, ModelNotReadyError
-from edge_agent.scheduler.idempotency import Idempotency, reply_bytes
+from edge_agent.errors import DeadlineExceededError, ModelNotReadyError
+from edge_agent.scheduler import grouping
 from edge_agent.scheduler.job import Job
 from edge_agent.serving import statistics
+from edge_agent.serving.idempotency import Idempotency, reply_bytes
 from edge_agent.serving.joining import Joining
 from edge_agent.serving.life_cycle import not_ready
 
 if TYPE_CHECKING:
     from edge_agent.cache.cache import ResultCache
-    from edge_agent.cache.tickets import Ticket
     from edge_agent.calls import Call
     from edge_agent.serve_config import ServeConfig
     from edge_agent.serving.entry import Entry
@@ -34,7 +34,7 @@ _MOVES: Final = 3
 _KEPT_REPLIES: Final = 4096
 _KEPT_BYTES: Final = 16 * 1024 * 1024
 _KEPT_S: Final = 600.0
-_NOBODYS: Final = CacheSubject("", "", Origin("", ()), "")
+_NO_ORIGIN: Final = Origin("", ())
 
 
 class _Way(NamedTuple):
@@ -70,9 +70,18 @@ class Answering:
         self._meter = meter
         self._config = config
         self._joining = Joining()
-        self._retries: Idempotency[Reply] = Idempotency(
-            _KEPT_REPLIES, _KEPT_S, max_bytes=_KEPT_BYTES, size_of=reply_bytes
-        )
+        self._retries = _no_replies()
+        self._forgot = 0  # how often
+
+    async def forget(self) -> None:
+        """Forgets every answer: what isn't trusted any more ran beside all others of its workers.
+
+        Raises:
+            CacheUnusable: Answers on the disk can't be removed.
+        """
+        self._retries = _no_replies()
+        self._forgot += 1
+        await self._cache.clear()
 
     async def infer(self, call: Call) -> Reply:
         """Answers a call, and counts it; for errors see `Service.infer`."""
@@ -83,17 +92,17 @@ class Answering:
             while reply is None:
                 entry = self._registry.find(call.model, call.version)
                 reply = await self._answer(_Way(call, entry, self._deadline(call, entry, arrived)))
-        except AgentError as error:
+        except BaseException as error:  # a client that went away, too
             self._count_failure(entry, error, perf_counter() - started)
             raise
         assert entry is not None  # noqa: S101 - it has answered
         total_s = perf_counter() - started
-        rows = _rows(call, entry)
+        rows = grouping.rows(call.query) if entry.batches else 1
         statistics.count(entry.statistics, reply, rows, total_s)
         self._meter.answered(reply, call.priority, rows, total_s)
         return reply
 
-    def _count_failure(self, entry: Entry | None, error: AgentError, total_s: float) -> None:
+    def _count_failure(self, entry: Entry | None, error: BaseException, total_s: float) -> None:
         if entry is None:
             self._meter.failed("", "", error)
             return
@@ -127,9 +136,12 @@ class Answering:
     async def _once(self, way: _Way, key: str) -> Reply:
         """A call that is sent again with its idempotency key gets the reply of the first time."""
         call = way.call
-        name = (call.tenant, way.entry.ref.name, key)
-        # Of the query alone: a retry may come when another version is live.
-        digest = cache_key.key(cache_key.head(_NOBODYS, call.query), call.query)
+        # As it was asked for: a retry may come when another version is live, or an alias has moved.
+        name = (call.tenant, call.model, key)
+        ticket = Ticket(CacheSubject(call.version or "", "", _NO_ORIGIN, ""), call.query)
+        if ticket.key is None and ticket.size > INLINE_BYTES:
+            await _in_time(way, asyncio.to_thread(ticket.compute))
+        digest = ticket.key or ticket.compute()
         is_first = False
 
         async def execute() -> Reply:
@@ -145,11 +157,12 @@ class Answering:
         if not entry.can_answer:
             await self._awake(way)
         ticket = self._cache.ticket(_subject(way), way.call.query)
-        asked = perf_counter()
-        answer = await self._cache.get(ticket)
-        if answer is not None:
-            return Reply(answer, entry.ref, entry.engine, is_cached=True)
-        statistics.count_miss(entry.statistics, perf_counter() - asked)
+        if self._cache.looks_up(ticket):
+            asked = perf_counter()
+            answer = await self._cache.get(ticket)
+            if answer is not None:
+                return Reply(answer, entry.ref, entry.engine, is_cached=True)
+            statistics.count_miss(entry.statistics, perf_counter() - asked)
         while True:
             reply = await self._in_flight(way, ticket)
             if reply is not None:
@@ -157,13 +170,17 @@ class Answering:
 
     async def _in_flight(self, way: _Way, ticket: Ticket) -> Reply | None:
         """Runs a call, or joins one that asks the same; None where that one gave up."""
-        flight = await self._cache.flights.enter(ticket)
+        flight, priority = await self._cache.flights.enter(ticket), way.call.priority
         try:
             if flight.ticket is not ticket:
-                joined = await _in_time(way, self._joining.join(flight))
-                return joined and _again(joined)
-            reply = await self._joining.lead(flight, partial(self._run, way))
-            self._cache.put(ticket, reply.answer)
+                run = self._joining.under_way(flight, priority)
+                if run is not None:
+                    joined = await _in_time(way, self._joining.join(run))
+                    return joined and _again(joined)
+            forgot = self._forgot
+            reply = await self._joining.lead((flight, priority), partial(self._run, way))
+            if forgot == self._forgot:
+                self._cache.put(ticket, reply.answer)
             return reply
         finally:
             self._cache.flights.leave(flight)
@@ -177,6 +194,8 @@ class Answering:
                 await self._awake(way)
             host = entry.host
             assert host is not None  # noqa: S101 - what is ready runs somewhere
+            if call.on_queued is not None:
+                call.on_queued()
             try:
                 ran = await host.scheduler.submit(job)
             except ModelNotReadyError:
@@ -219,10 +238,5 @@ def _subject(way: _Way) -> CacheSubject:
     return CacheSubject(entry.ref.digest, entry.pipeline_digest, entry.origin, way.call.tenant)
 
 
-def _rows(call: Call, entry: Entry) -> int:
-    """Returns how many rows a call has: one, unless the model has a batch axis."""
-    if not entry.batches:
-        return 1
-    if call.query.images:
-        return len(call.query.images)
-    return next((one.shape[0] for one in call.query.tensors if one.shape), 1)
+def _no_replies() -> Idempotency[Reply]:
+    return Idempotency(_KEPT_REPLIES, _KEPT_S, max_bytes=_KEPT_BYTES, size_of=reply_bytes)

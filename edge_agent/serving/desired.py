@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -46,12 +46,16 @@ class Desired(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
+        versions = {(one.name, v) for one in self.models for v in (one.version, *one.also) if v}
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice:
             raise ValueError(f"{twice} is there twice")
         for alias, target in self.aliases.items():
             if target.partition("@")[0] not in names:
                 raise ValueError(f"the alias {alias} means {target}, which isn't among the models")
+            name, _, version = target.partition("@")
+            if version and (name, version) not in versions:
+                raise ValueError(f"the alias {alias} means {target}, which no version or also says")
             if alias in names:
                 raise ValueError(f"the alias {alias} is the name of a model")
 
@@ -119,13 +123,19 @@ class Served(Struct, frozen=True):
     known: frozenset[str]
 
 
+_NOTHING: Final = Served(None, frozenset(), frozenset())
+_Target: TypeAlias = tuple[str, str | None]
+
+
 def plan(
     desired: Desired,
     served: Mapping[str, Served],
     active: Mapping[str, tuple[str, str]],
     aliases: Mapping[str, tuple[str, str | None]],
 ) -> list[Step]:
-    """Returns what it takes, loads before unloads; nothing where all is so already.
+    """Returns what it takes, unloads last; nothing where all is so already.
+
+    What an alias that is in force pins is there until the alias has moved.
 
     Args:
         desired: What should be.
@@ -133,39 +143,54 @@ def plan(
         active: Version and digest that the store has as active, by name.
         aliases: The aliases that are in force.
     """
-    steps = [step for model in desired.models for step in _of(model, served, active)]
+    targets, steps, ends = desired.targets(), [], []
+    for model in desired.models:
+        have = served.get(model.name, _NOTHING)
+        loads = _loads(model, have, active.get(model.name))
+        mine = {alias: target for alias, target in targets.items() if target[0] == model.name}
+        steps += loads + _alias_steps(mine, {alias: aliases.get(alias) for alias in mine})
+        pinned = {version for name, version in aliases.values() if name == model.name}
+        ends += _ends(model, have, loads, active.get(model.name), pinned)
+    steps += _alias_steps({}, {a: target for a, target in aliases.items() if a not in targets})
     names = {model.name for model in desired.models}
     for name, have in served.items():
         if name not in names:
             live = have.live[0] if have.live else None
-            steps += [Step("unload", name, v) for v in sorted(have.known, key=lambda v: v != live)]
-    return steps + _alias_steps(desired.targets(), aliases)
+            ends += [Step("unload", name, v) for v in sorted(have.known, key=lambda v: v != live)]
+    return steps + ends
 
 
-def _of(
-    model: DesiredModel, served: Mapping[str, Served], active: Mapping[str, tuple[str, str]]
-) -> list[Step]:
-    have = served.get(model.name, Served(None, frozenset(), frozenset()))
+def _loads(model: DesiredModel, have: Served, wanted: tuple[str, str] | None) -> list[Step]:
     live = have.live
-    wanted = active.get(model.name) if model.version is None else None
     is_live = live is not None and (
         live[0] == model.version if model.version else live == wanted or wanted is None
     )
     adds = [Step("add", model.name, v) for v in model.also if v not in have.ready]
     before = live[0] if live else None
-    loads = [] if is_live else [Step("load", model.name, model.version, before)]
-    # What is live now stays so until the load has succeeded, and ends then.
-    keep = {*model.also, model.version, before, wanted[0] if wanted else None}
-    ends = [Step("unload", model.name, v) for v in sorted(have.known) if v not in keep]
-    return adds + loads + ends
+    return adds + ([] if is_live else [Step("load", model.name, model.version, before)])
 
 
-def _alias_steps(
-    wanted: Mapping[str, tuple[str, str | None]], have: Mapping[str, tuple[str, str | None]]
+def _ends(
+    model: DesiredModel,
+    have: Served,
+    loads: Sequence[Step],
+    wanted: tuple[str, str] | None,
+    pinned: Collection[str | None],
 ) -> list[Step]:
+    before = have.live[0] if have.live else None
+    keep = {*model.also, model.version}
+    if model.version is None and wanted is not None:
+        keep.add(wanted[0])
+    # What is live stays so until a load has succeeded, and ends with that where nothing pins it.
+    if before not in pinned or not any(step.action == "load" for step in loads):
+        keep.add(before)
+    return [Step("unload", model.name, v) for v in sorted(have.known) if v not in keep]
+
+
+def _alias_steps(wanted: Mapping[str, _Target], have: Mapping[str, _Target | None]) -> list[Step]:
     changed = sorted(a for a in {*wanted, *have} if wanted.get(a) != have.get(a))
     return [Step("alias", a, _joined(wanted.get(a)), _joined(have.get(a))) for a in changed]
 
 
-def _joined(target: tuple[str, str | None] | None) -> str | None:
+def _joined(target: _Target | None) -> str | None:
     return None if target is None else "@".join(part for part in target if part)

@@ -67,7 +67,9 @@ class Models:
 
     async def load(self, name: str, version: str | None) -> ModelStatus:
         """See `Service.load`."""
-        return self._registry.status(await self._life_cycle.load(name, version))
+        entry = await self._life_cycle.load(name, version)
+        self._reconciler.touched(name)
+        return self._registry.status(entry)
 
     async def unload(self, name: str, version: str | None) -> None:
         """See `Service.unload`."""
@@ -76,3 +78,4 @@ class Models:
         for one in versions:
             with nullcontext() if version else suppress(ModelNotFoundError):  # it went meanwhile
                 await self._life_cycle.unload(one)
+        self._reconciler.touched(entry.ref.name)

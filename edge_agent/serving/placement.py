@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from edge_agent.description import batch_axis
 from edge_agent.scheduler.limits import ModelQueueSettings
 from edge_agent.serve_config import ModelConfig
 from edge_agent.serving.hosts import HostKind
 
 if TYPE_CHECKING:
     from edge_agent.cache.key import Origin
+    from edge_agent.description import ModelDescription
     from edge_agent.serve_config import ServeConfig
     from edge_agent.serving.entry import Entry
     from edge_agent.serving.hosts import Host, Hosts
@@ -99,4 +101,12 @@ class Placement:
             max_batch=model.max_batch,
             weight=model.weight,
             run_ms=loaded.run_ms,
+            sizes_vary=_sizes_vary(entry.description),
         )
+
+
+def _sizes_vary(description: ModelDescription) -> bool:
+    """Whether an input has an axis of any length beside the batch axis."""
+    rows = batch_axis(description)
+    axes = {axis for spec in description.inputs for axis in spec.shape}
+    return any(isinstance(axis, str) and axis != rows for axis in axes)

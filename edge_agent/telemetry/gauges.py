@@ -54,6 +54,8 @@ class CacheFigures(NamedTuple):
     """The cache, since the daemon's start.
 
     Attributes:
+        is_up: Whether its database is in use.
+        errors: Reads and writes that failed, damaged answers, and a database that was made anew.
         hits: Lookups that found an answer.
         misses: Lookups that found none.
         stored: Answers that were stored.
@@ -62,6 +64,8 @@ class CacheFigures(NamedTuple):
         bytes: Their size.
     """
 
+    is_up: bool
+    errors: int
     hits: int
     misses: int
     stored: int
@@ -132,7 +136,9 @@ def _pools(pools: list[Workers]) -> Iterator[Metric]:
 
 
 def _cache(figures: CacheFigures) -> Iterator[Metric]:
+    yield _single("cache_up", "Whether the cache's database is in use.", figures.is_up)
     counted = {
+        "errors": (figures.errors, "Reads and writes that failed, and what was damaged."),
         "hits": (figures.hits, "Lookups that found an answer."),
         "misses": (figures.misses, "Lookups that found none."),
         "stored": (figures.stored, "Answers that were stored."),

@@ -30,7 +30,7 @@ _JOURNAL_PRIORITIES: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
-"""Set by whoever begins to work on a request; each line that is written meanwhile bears it."""
+"""Set for each request at level debug; each line that is written meanwhile bears it."""
 
 
 class JsonLines(logging.Formatter):

@@ -43,7 +43,6 @@ class WorkerStatus(Struct, frozen=True):
         held_bytes: How much memory it holds.
         last_proof: When it last answered rightly, or had nothing to answer for, on the clock of
             ``time.monotonic``.
-        models: Digests of what it has loaded.
         engine_version: Package and version of its engine; empty while it is being replaced.
         confinement: What the kernel keeps it from; None where it can't.
     """
@@ -51,7 +50,6 @@ class WorkerStatus(Struct, frozen=True):
     pid: int | None
     held_bytes: int
     last_proof: float
-    models: frozenset[str]
     engine_version: str = ""
     confinement: str | None = None
 

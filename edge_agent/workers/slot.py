@@ -70,12 +70,11 @@ class Slot:
         """Returns how the worker does now."""
         worker = self._worker
         if worker is None or worker.ready is None or worker.ended.done():
-            return WorkerStatus(None, 0, self._last_proof, frozenset())
+            return WorkerStatus(None, 0, self._last_proof)
         return WorkerStatus(
             worker.pid,
             worker.held_bytes(),
             self._last_proof,
-            frozenset(self.models),
             worker.ready.engine_version,
             worker.ready.confinement,
         )

@@ -1,4 +1,7 @@
-"""Other people's clients, each in its own environment, against the server on TCP."""
+"""Other people's clients, each in its own environment, against the server on TCP.
+
+Fake models have what the protocols have; `edge-agent serve` has the rest of the daemon behind it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from .conftest import NAME, Publisher, Run, colour_model
+from .daemons import Daemon
+from .models import publish
 
 ROOT: Final = Path(__file__).parents[2]
 CLIENTS: Final = ROOT / ".venv-clients" / "bin"
@@ -21,11 +28,17 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def tokens(tmp_path: Path) -> Path:
+    """A file with one token."""
+    file = tmp_path / "tokens"
+    file.write_text(f"tests {TOKEN}\n")
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture
+def address(tokens: Path) -> Iterator[str]:
     """Host and port of a server of fake models."""
-    tokens = tmp_path / "tokens"
-    tokens.write_text(f"tests {TOKEN}\n")
-    tokens.chmod(0o600)
     program = ROOT / "tests" / "agent" / "server" / "serving.py"
     serving = subprocess.Popen(
         [sys.executable, program, "tcp", tokens], stdout=subprocess.PIPE, text=True
@@ -39,10 +52,22 @@ def address(tmp_path: Path) -> Iterator[str]:
         serving.stdout.close()
 
 
-@pytest.mark.parametrize("client", ["triton", "kserve_client", "open_inference_client"])
-def test_a_client_gets_along(client: str, address: str) -> None:
+@pytest.fixture
+def daemons_address(run: Run, publisher: Publisher, daemon: Daemon, tokens: Path) -> str:
+    """Host and port of a daemon that serves one real model."""
+    publish(publisher, NAME, colour_model())
+    assert run("models", "install", publisher.bundle).code == 0
+    config = publisher.keyring_file.with_name("config.toml")
+    config.write_text(f'[serve.tcp]\nport = 0\ntokens_file = "{tokens}"\n')
+    daemon.start().wait_ready()
+    addresses = [str(one["address"]) for one in daemon.events("listening")]
+    (found,) = [one for one in addresses if not one.startswith("/")]
+    return found
+
+
+def run_client(name: str, address: str) -> None:
     done = subprocess.run(
-        [CLIENTS / "python", HERE / "clients" / f"{client}.py", address, TOKEN],
+        [CLIENTS / "python", HERE / "clients" / f"{name}.py", address, TOKEN],
         capture_output=True,
         text=True,
         timeout=50,
@@ -50,7 +75,8 @@ def test_a_client_gets_along(client: str, address: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_openapi_document_is_true(address: str, tmp_path: Path) -> None:
+def hold_to_its_document(address: str, folder: Path) -> None:
+    """Has schemathesis ask for what the OpenAPI document says."""
     done = subprocess.run(
         [
             CLIENTS / "schemathesis",
@@ -67,7 +93,27 @@ def test_the_openapi_document_is_true(address: str, tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         timeout=55,
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("client", ["triton", "kserve_client", "open_inference_client"])
+def test_a_client_gets_along(client: str, address: str) -> None:
+    run_client(client, address)
+
+
+def test_clients_get_along_with_the_daemon(daemons_address: str) -> None:
+    run_client("against_the_daemon", daemons_address)
+
+
+def test_the_openapi_document_is_true(address: str, tmp_path: Path) -> None:
+    hold_to_its_document(address, tmp_path)
+
+
+def test_the_openapi_document_is_true_of_the_daemon(
+    daemons_address: str, daemon: Daemon, tmp_path: Path
+) -> None:
+    hold_to_its_document(daemons_address, tmp_path)
+    assert not daemon.events("request_failed")

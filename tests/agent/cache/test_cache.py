@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from pathlib import Path
 
+import aiosqlite
 import pytest
 from msgspec import structs
 
@@ -42,6 +43,28 @@ def test_a_small_input_is_found_at_once(file: Path) -> None:
         assert (found.hits, found.misses, found.puts) == (1, 2, 1)
 
     serve(file, work)
+
+
+def test_what_there_is_is_not_counted_for_each_batch(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    measure = CacheDatabase._measure
+
+    async def watched(database: CacheDatabase, writer: aiosqlite.Connection) -> None:
+        counted.append(len(counted))
+        await measure(database, writer)
+
+    async def work(cache: ResultCache) -> None:
+        await ready(cache)
+        for number in range(5):
+            for _ in range(2):
+                await ask(cache, query(b"%d" % number))
+            await until(lambda: inspection.look(file).entries > number)  # noqa: B023 - awaited
+        assert counted == [0]
+
+    monkeypatch.setattr(CacheDatabase, "_measure", watched)
+    serve(file, work, pace=structs.replace(QUICK, tick_s=1000, tidy_s=1000))
 
 
 @pytest.mark.parametrize("size", [10_000, INLINE_BYTES + 1])

@@ -119,6 +119,7 @@ def test_what_was_rebuilt_is_told_with_its_reason(file: Path) -> None:
     async def work(cache: ResultCache) -> None:
         await works(cache)
         assert cache.statistics().state == "rebuilt"
+        assert cache.statistics().errors == 1
 
     fill(file)
     file.write_bytes(b"x" * 5000)

@@ -12,6 +12,7 @@ import pytest
 
 from edge_agent.cli import http_socket, infer_here, main, socket_infer
 from edge_agent.cli.infer_options import InferOptions
+from edge_agent.socket_places import runtime_dirs
 
 from .stand_in import DOCUMENT, StandIn, answer, daemon
 
@@ -110,10 +111,8 @@ def test_model_is_a_part_of_the_path(
         (400, "BadInputError", 4),
         (413, "BadInputError", 4),
         (415, "ImageError", 4),
-        (422, "BadInputError", 4),
         (429, "OverloadedError", 5),
         (500, "EngineFailedError", 5),
-        (502, "WorkerFailedError", 5),
         (503, "OverloadedError", 5),
         (504, "DeadlineExceededError", 5),
     ],
@@ -246,6 +245,32 @@ def test_daemon_that_hangs_is_not_waited_for(
         monkeypatch.setenv("EDGE_AGENT_RUNTIME_DIR", ".")
         assert main.guarded(["infer", "a.jpg"]) == 5
     assert "didn't answer within" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("own", ["own", "dead"])
+def test_the_systems_daemon_answers_where_this_user_has_none(
+    own: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dead" / "edge-agent").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("dead/edge-agent/data.sock")  # and nobody listens
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.delenv("EDGE_AGENT_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / own))
+    with daemon(OK) as stand_in:
+        monkeypatch.setattr("edge_agent.socket_places.SYSTEM", str(stand_in.folder))
+        assert main.guarded(["infer", "a.jpg"]) == 0
+    assert "by the daemon" in capsys.readouterr().out
+
+
+def test_this_users_daemon_goes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    own = {"XDG_RUNTIME_DIR": "/run/user/1000"}
+    assert runtime_dirs(own) == ("/run/user/1000/edge-agent", "/run/edge-agent")
+    assert runtime_dirs(own | {"EDGE_AGENT_RUNTIME_DIR": "/x"}) == ("/x",)
+    assert runtime_dirs({"XDG_RUNTIME_DIR": "relative"}) == ("/run/edge-agent",)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert runtime_dirs(own) == ("/run/edge-agent",)
 
 
 @pytest.mark.parametrize("place", ["nowhere", "file", "dead", "x" * 200])

@@ -47,13 +47,29 @@ def test_says_it(
 
 def test_a_reload_says_when_it_began(manager: tuple[str, socket.socket]) -> None:
     address, listener = manager
+    notifier = Notifier({"NOTIFY_SOCKET": address})
+    notifier.ready()
+    assert listener.recv(1000) == b"READY=1"
     before = monotonic_ns() // 1000
-    Notifier({"NOTIFY_SOCKET": address}).reloading()
+    notifier.reloading()
     first, _, second = listener.recv(1000).partition(b"\n")
     assert first == b"RELOADING=1"
     key, _, value = second.partition(b"=")
     assert key == b"MONOTONIC_USEC"
     assert before <= int(value) <= monotonic_ns() // 1000
+    notifier.reloaded()
+    assert listener.recv(1000) == b"READY=1"
+
+
+def test_a_reload_during_the_start_does_not_say_that_it_is_over(
+    manager: tuple[str, socket.socket],
+) -> None:
+    address, listener = manager
+    notifier = Notifier({"NOTIFY_SOCKET": address})
+    notifier.reloading()
+    notifier.reloaded()
+    notifier.status("it starts")
+    assert listener.recv(1000) == b"STATUS=it starts"
 
 
 @pytest.mark.parametrize("address", ["", "relative", "vsock:2:1234", "/nowhere/at/all", "@nobody"])

@@ -41,6 +41,8 @@ def quiet(text: str) -> None:
         ("drain_s", 1.0),
         ("default_deadline_ms", 5),
         ("max_queued", 1),
+        ("max_request_mib", 1),
+        ("max_queued_mib", 1),
         ("age_s", 1.0),
         ("max_run_ms", 20),
         ("idle_unload_s", 5.0),

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from edge_agent.daemon.sd_notify import Notifier
 from edge_agent.daemon.watchdog import Watchdog
-from edge_agent.scheduler.limits import SchedulerLimits
+from edge_agent.scheduler.limits import limits_of
 from edge_agent.scheduler.scheduler import Scheduler
 from edge_agent.serve_config import ServeConfig
 from edge_agent.serving.hosts import Host, HostKind, Hosts
@@ -24,7 +24,7 @@ class Workers:
     """A pool of one worker that can only be looked at."""
 
     def __init__(self, pid: int | None, proved_s_ago: float) -> None:
-        self._status = WorkerStatus(pid, 0, NOW - proved_s_ago, frozenset())
+        self._status = WorkerStatus(pid, 0, NOW - proved_s_ago)
 
     def status(self) -> PoolStatus:
         return PoolStatus((self._status,), {})
@@ -33,7 +33,7 @@ class Workers:
 def is_alive(*workers: Workers, **config: float) -> bool:
     async def look() -> bool:
         pools = [cast("Pool", one) for one in workers]
-        host = Host(HostKind("onnx"), Scheduler(SchedulerLimits()), pools)
+        host = Host(HostKind("onnx"), Scheduler(limits_of(ServeConfig())), pools)
         serve = structs.replace(ServeConfig(), **config)
         watchdog = Watchdog(Notifier({}), cast("Hosts", [host]), lambda: serve)
         return watchdog.is_alive(NOW)

@@ -6,18 +6,26 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Container, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec import structs
 
 from edge_agent.calls import Answer, InputTensor, Priority, Query
 from edge_agent.scheduler.job import Job, Ran
-from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits
+from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits, limits_of
 from edge_agent.scheduler.scheduler import Scheduler
+from edge_agent.serve_config import ServeConfig
 from edge_agent.workers.work import Batch, Outcome
 
 Caller: TypeAlias = "asyncio.Task[Ran]"
 ALL = frozenset(Priority)
 PLAIN = ModelQueueSettings(run_ms=10.0)
 BATCHES = ModelQueueSettings(run_ms=10.0, batches=True)
+
+
+def limited(**changed: Any) -> SchedulerLimits:
+    """The usual limits, but for some."""
+    return structs.replace(limits_of(ServeConfig()), **changed)
 
 
 class _Timer:
@@ -75,7 +83,7 @@ class Drive:
 
     def __init__(self, limits: SchedulerLimits | None = None, settings: ModelQueueSettings = PLAIN):
         self.clock = Clock()
-        self.scheduler = Scheduler(limits or SchedulerLimits(), self.clock, self.clock.call_at)
+        self.scheduler = Scheduler(limits or limited(), self.clock, self.clock.call_at)
         for name in ("a", "b"):
             self.scheduler.add_model(name, settings)
 
@@ -123,7 +131,7 @@ class Drive:
         return ran
 
     def waiting(self) -> int:
-        return sum(queue.depth for queue in self.scheduler.snapshot().queues)
+        return sum(depth for _, _, depth in self.scheduler.waiting())
 
 
 async def settle() -> None:
@@ -164,8 +172,7 @@ async def give_up(drive: Drive, callers: list[Caller]) -> None:
 
 def assert_empty(drive: Drive) -> None:
     """Holds the scheduler to nothing that it doesn't need: no jobs, no bytes, no deadlines."""
-    snapshot = drive.scheduler.snapshot()
-    assert {(one.depth, one.bytes, one.oldest_wait_s) for one in snapshot.queues} <= {(0, 0, 0.0)}
-    assert snapshot.queued_bytes == 0
+    assert drive.waiting() == 0
+    assert drive.scheduler._admission.size == 0
     assert len(drive.scheduler._deadlines) == 0
     assert drive.scheduler._admission._held == {}

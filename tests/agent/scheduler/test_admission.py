@@ -11,7 +11,7 @@ from edge_agent.errors import OverloadedError
 from edge_agent.scheduler.limits import SchedulerLimits, TenantLimits, limits_of
 from edge_agent.serve_config import ServeConfig, TenantConfig
 
-from .drive import Caller, Drive, give_up, outcomes, settle
+from .drive import Caller, Drive, give_up, limited, outcomes, settle
 
 CRITICAL, HIGH, NORMAL, BULK = Priority
 
@@ -24,13 +24,12 @@ async def refusal(caller: Caller) -> OverloadedError:
 
 def test_a_full_queue_refuses_and_tells_when_to_come_back() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued=4))
+        drive = Drive(limited(max_queued=4))
         callers = [await drive.ask() for _ in range(4)]
         error = await refusal(await drive.ask())
         assert not error.is_callers_share
         assert error.retry_after_s == pytest.approx(4 * 0.010)
         callers += [await drive.ask(model="b"), await drive.ask(priority=BULK)]
-        assert drive.scheduler.snapshot().refused["queue_full"] == 1
         await give_up(drive, callers)
 
     asyncio.run(steps())
@@ -38,7 +37,7 @@ def test_a_full_queue_refuses_and_tells_when_to_come_back() -> None:
 
 def test_the_time_to_come_back_is_measured() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued=4))
+        drive = Drive(limited(max_queued=4))
         callers = [await drive.ask()]
         batch = await drive.take()
         assert batch is not None
@@ -53,13 +52,12 @@ def test_the_time_to_come_back_is_measured() -> None:
 
 def test_a_tenants_own_limit_holds_over_all_models_and_classes() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(tenants={"small": TenantLimits(max_queued=2)}))
+        drive = Drive(limited(tenants={"small": TenantLimits(max_queued=2)}))
         callers = [
             await drive.ask(tenant="small"),
             await drive.ask(tenant="small", model="b", priority=BULK),
         ]
         assert (await refusal(await drive.ask(tenant="small"))).is_callers_share
-        assert drive.scheduler.snapshot().refused["tenant_full"] == 1
         callers.append(await drive.ask(tenant="other"))
         assert drive.waiting() == 3
         await give_up(drive, callers)
@@ -69,7 +67,7 @@ def test_a_tenants_own_limit_holds_over_all_models_and_classes() -> None:
 
 def test_who_fills_the_queue_makes_room_for_who_has_less_than_a_fair_share() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued=4))
+        drive = Drive(limited(max_queued=4))
         flood = [await drive.ask(number, tenant="flood") for number in range(4)]
         callers = [await drive.ask(10 + number, tenant="quiet") for number in range(2)]
         await settle()
@@ -86,7 +84,7 @@ def test_who_fills_the_queue_makes_room_for_who_has_less_than_a_fair_share() -> 
 
 def test_who_holds_more_than_a_fair_share_of_a_full_queue_hears_so() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued=4))
+        drive = Drive(limited(max_queued=4))
         callers = [await drive.ask(tenant="flood") for _ in range(3)]
         callers.append(await drive.ask(tenant="quiet"))
         assert (await refusal(await drive.ask(tenant="flood"))).is_callers_share
@@ -102,9 +100,9 @@ def big(kib: int) -> int:
 
 def test_bytes_are_bounded_over_all_queues() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued_bytes=10 * 1024))
+        drive = Drive(limited(max_queued_bytes=10 * 1024))
         callers = [await drive.ask(width=big(5)), await drive.ask(model="b", width=big(5))]
-        assert drive.scheduler.snapshot().queued_bytes == 10 * 1024
+        assert drive.scheduler._admission.size == 10 * 1024
         assert not (await refusal(await drive.ask(model="b"))).is_callers_share
         await give_up(drive, callers)
 
@@ -113,7 +111,7 @@ def test_bytes_are_bounded_over_all_queues() -> None:
 
 def test_bytes_go_to_what_is_more_urgent() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued_bytes=10 * 1024))
+        drive = Drive(limited(max_queued_bytes=10 * 1024))
         bulk = [await drive.ask(number, width=big(5), priority=BULK) for number in range(2)]
         urgent = await drive.ask(2, model="b", width=big(4), priority=CRITICAL)
         assert not (await refusal(bulk[1])).is_callers_share
@@ -125,7 +123,7 @@ def test_bytes_go_to_what_is_more_urgent() -> None:
 
 def test_bytes_are_shared_between_tenants() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued_bytes=10 * 1024))
+        drive = Drive(limited(max_queued_bytes=10 * 1024))
         flood = [await drive.ask(tenant="flood", width=big(2)) for _ in range(5)]
         quiet = await drive.ask(1, tenant="quiet", model="b", width=big(3))
         assert [one.done() for one in flood] == [False, False, False, True, True]
@@ -138,7 +136,7 @@ def test_bytes_are_shared_between_tenants() -> None:
 
 def test_nobody_is_put_out_for_a_job_that_finds_no_room_anyway() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued_bytes=10 * 1024))
+        drive = Drive(limited(max_queued_bytes=10 * 1024))
         callers = [await drive.ask(width=big(2), priority=BULK)]
         callers.append(await drive.ask(width=big(8), priority=CRITICAL))
         await refusal(await drive.ask(width=big(4), priority=CRITICAL))
@@ -150,7 +148,7 @@ def test_nobody_is_put_out_for_a_job_that_finds_no_room_anyway() -> None:
 
 def test_a_job_larger_than_all_the_room_waits_alone() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued_bytes=1024))
+        drive = Drive(limited(max_queued_bytes=1024))
         callers = [await drive.ask(width=big(4))]
         await refusal(await drive.ask())
         assert drive.waiting() == 1
@@ -182,16 +180,16 @@ def test_limits_of_a_configuration() -> None:
 
 def test_new_limits_hold_for_what_comes_from_then_on() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued=3))
+        drive = Drive(limited(max_queued=3))
         callers = [await drive.ask(number) for number in range(3)]
-        drive.scheduler.reconfigure(SchedulerLimits(max_queued=2, max_run_s=0.5))
+        drive.scheduler.reconfigure(limited(max_queued=2, max_run_s=0.5))
         assert not any(one.done() for one in callers)
         await refusal(await drive.ask())
         batch = await drive.take()
         assert batch is not None
         assert batch.timeout_s == 0.5
         await drive.run(batch)
-        drive.scheduler.reconfigure(SchedulerLimits(max_queued=4))
+        drive.scheduler.reconfigure(limited(max_queued=4))
         callers += [await drive.ask(number) for number in (3, 4)]
         assert await drive.order() == [1, 2, 3, 4]
         await give_up(drive, callers)

@@ -16,17 +16,17 @@ from edge_agent.errors import (
     WorkerFailedError,
 )
 from edge_agent.scheduler.job import Job
-from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits
+from edge_agent.scheduler.limits import ModelQueueSettings
 from edge_agent.workers.work import Outcome
 
-from .drive import BATCHES, Drive, answer, finish, outcomes, settle, told, value, values
+from .drive import BATCHES, Drive, answer, finish, limited, outcomes, settle, told, value, values
 
 CRITICAL, HIGH, NORMAL, BULK = Priority
 
 
 def test_a_batch_is_filled_from_tenants_in_turn_and_then_from_other_classes() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_batch=6), BATCHES)
+        drive = Drive(limited(max_batch=6), BATCHES)
         callers = [await drive.ask(number, tenant="x") for number in range(4)]
         callers += [await drive.ask(10 + number, tenant="y") for number in range(2)]
         callers += [await drive.ask(20, priority=BULK), await drive.ask(21, priority=BULK)]
@@ -197,7 +197,7 @@ def test_outcomes_that_cant_be_told_apart_count_as_a_failure() -> None:
 )
 def test_a_run_hangs_by_what_was_measured(run_ms: float, rows: int, timeout_s: float) -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_run_s=10.0), ModelQueueSettings(run_ms))
+        drive = Drive(limited(max_run_s=10.0), ModelQueueSettings(run_ms))
         caller = await drive.ask(rows=rows, within_s=0.5)
         batch = await drive.take()
         assert batch is not None
@@ -208,9 +208,28 @@ def test_a_run_hangs_by_what_was_measured(run_ms: float, rows: int, timeout_s: f
     asyncio.run(steps())
 
 
+def test_where_sizes_vary_one_run_says_nothing_of_the_next() -> None:
+    async def steps() -> None:
+        varied = ModelQueueSettings(100.0, sizes_vary=True)
+        drive = Drive(limited(max_run_s=7.0), varied)
+        first = await drive.ask(0)
+        batch = await drive.take()
+        assert batch is not None
+        assert batch.timeout_s == 7.0
+        await drive.run(batch, 0.1)
+        await first
+        small = await drive.ask(1, within_s=0.001)  # much less than the first one took
+        batch = await drive.take()
+        assert batch is not None
+        await drive.run(batch)
+        await small
+
+    asyncio.run(steps())
+
+
 def test_images_may_take_as_long_as_any_run() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_run_s=7.0))
+        drive = Drive(limited(max_run_s=7.0))
         job = Job("a", Query("labels", images=(b"png",)), "t", NORMAL, drive.clock.now + 1)
         caller = asyncio.create_task(drive.scheduler.submit(job))
         batch = await drive.take()

@@ -14,9 +14,9 @@ from edge_agent.errors import (
     ModelNotReadyError,
 )
 from edge_agent.scheduler.job import Job
-from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits
+from edge_agent.scheduler.limits import ModelQueueSettings
 
-from .drive import BATCHES, PLAIN, Drive, assert_empty, give_up, outcomes, settle, value
+from .drive import BATCHES, PLAIN, Drive, assert_empty, give_up, limited, outcomes, settle, value
 
 CRITICAL, HIGH, NORMAL, BULK = Priority
 
@@ -34,7 +34,6 @@ def test_a_caller_hears_at_its_deadline_while_no_worker_is_free() -> None:
         drive.clock.pass_s(1.0)
         assert [type(one) for one in await outcomes([late])] == [DeadlineExceededError]
         assert await drive.take() is None
-        assert drive.scheduler.snapshot().refused["deadline_expired"] == 2
         assert_empty(drive)
 
     asyncio.run(steps())
@@ -88,7 +87,6 @@ def test_a_job_that_is_given_up_is_not_run() -> None:
         callers = [await drive.ask(number) for number in range(3)]
         callers[1].cancel()
         assert await drive.order() == [0, 2]
-        assert drive.scheduler.snapshot().refused["cancelled"] == 1
         await give_up(drive, callers)
 
     asyncio.run(steps())
@@ -112,7 +110,7 @@ def test_a_job_is_not_run_that_is_given_up_in_the_moment_of_its_turn() -> None:
 
 def test_a_storm_of_callers_that_give_up_leaves_nothing() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_queued=20_000), BATCHES)
+        drive = Drive(limited(max_queued=20_000), BATCHES)
         callers = [
             asyncio.create_task(
                 drive.scheduler.submit(
@@ -196,14 +194,13 @@ def test_a_removed_model_refuses_what_waits_and_finishes_what_runs() -> None:
         drive.scheduler.remove_model("a")
         waiting = await outcomes(callers[1:])
         assert [type(one) for one in waiting] == [ModelNotReadyError] * 2
-        assert drive.scheduler.snapshot().refused["model_removed"] == 2
         refused = await drive.ask()
         assert [type(one) for one in await outcomes([refused])] == [ModelNotReadyError]
         assert not drained.done()
         await drive.run(batch)
         await drained
         assert (await callers[0]).answer.timings_ms["value"] == value(batch.queries[0])
-        assert {one.model for one in drive.scheduler.snapshot().models} == {"b"}
+        assert {digest for digest, _, _ in drive.scheduler.waiting()} == {"b"}
         with pytest.raises(ModelNotReadyError):
             drive.scheduler.update_model("a", ModelQueueSettings(1.0))
 
@@ -247,13 +244,17 @@ def test_what_is_expected_of_a_model_counts_until_runs_were_measured() -> None:
     async def steps() -> list[float]:
         drive = Drive()
         expected = []
+
+        def times() -> float:
+            return drive.scheduler._models["a"].times.mean_s * 1000
+
         for run_ms in (40.0, 50.0):
             drive.scheduler.update_model("a", ModelQueueSettings(run_ms))
-            expected.append(drive.scheduler.snapshot().models[0].run_ms)
+            expected.append(times())
             caller = await drive.ask()
             await drive.order(0.030)
             await caller
-            expected.append(drive.scheduler.snapshot().models[0].run_p95_ms)
+            expected.append(times())
         return expected
 
     assert asyncio.run(steps()) == pytest.approx([40, 30, 30, 30])

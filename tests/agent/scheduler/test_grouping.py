@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge_agent.calls import InputTensor, Query, Wants
+from edge_agent.calls import InputTensor, Query, Wants, size_of_inputs
 from edge_agent.scheduler import grouping
 
 
@@ -73,9 +73,9 @@ def test_what_has_no_certain_number_of_rows_runs_alone(query: Query, rows: int) 
 def test_images_are_rows() -> None:
     one, three = asked(images=(b"a",)), asked(images=(b"a", b"bc", b"d"))
     assert grouping.group_key(one) == grouping.group_key(three)
-    assert (grouping.rows(three), grouping.size(three)) == (3, 4)
+    assert (grouping.rows(three), size_of_inputs(three)) == (3, 4)
 
 
 def test_bytes_are_counted_whatever_holds_them() -> None:
     view = memoryview(bytes(8)).cast("H")
-    assert grouping.size(Query("labels", (InputTensor("x", "uint16", (4,), view),))) == 8
+    assert size_of_inputs(Query("labels", (InputTensor("x", "uint16", (4,), view),))) == 8

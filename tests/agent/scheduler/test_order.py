@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from edge_agent.calls import Priority
-from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits, TenantLimits
+from edge_agent.scheduler.limits import ModelQueueSettings, TenantLimits
 
-from .drive import Caller, Drive, settle, value
+from .drive import Caller, Drive, give_up, limited, settle, value
 
 CRITICAL, HIGH, NORMAL, BULK = Priority
 
@@ -49,7 +49,11 @@ async def ask_all(drive: Drive, jobs: list[tuple[float, Priority, str, str]]) ->
             [(0, BULK, "a", "t"), (6.0, CRITICAL, "a", "t")], [0, 1], id="up to the most urgent"
         ),
         pytest.param(
-            [*[(0, BULK, "a", "t")] * 4, (6.0, CRITICAL, "b", "t"), (0, CRITICAL, "a", "t")],
+            [
+                *[(0, BULK, "a", tenant) for tenant in "uvwx"],
+                (6.0, CRITICAL, "b", "t"),
+                (0, CRITICAL, "a", "t"),
+            ],
             [0, 4, 1, 5, 2, 3],
             id="an old crowd and what is urgent by nature take turns",
         ),
@@ -67,7 +71,7 @@ async def ask_all(drive: Drive, jobs: list[tuple[float, Priority, str, str]]) ->
 )
 def test_order(jobs: list[tuple[float, Priority, str, str]], order: list[int]) -> None:
     async def steps() -> list[int]:
-        limits = SchedulerLimits(age_s=2.0, tenants={"heavy": TenantLimits(weight=2.0)})
+        limits = limited(age_s=2.0, tenants={"heavy": TenantLimits(weight=2.0)})
         drive = Drive(limits)
         callers = await ask_all(drive, jobs)
         ran = await drive.order()
@@ -143,6 +147,38 @@ def test_newcomers_dont_keep_a_waiting_tenant_out() -> None:
         return ran
 
     assert asyncio.run(steps()).index(1) <= 3
+
+
+@pytest.mark.parametrize("priority", [NORMAL, BULK])
+@pytest.mark.parametrize("starved_s", [0.0, 10.0])
+def test_a_crowd_that_is_served_doesnt_grow_urgent_by_its_length(
+    priority: Priority, starved_s: float
+) -> None:
+    run_s = {"a": 0.001, "b": 0.15}
+
+    async def steps() -> list[float]:
+        drive = Drive(limited(age_s=0.5))
+        callers = [await drive.ask(model="b", tenant="crowd", priority=priority) for _ in range(40)]
+        drive.clock.pass_s(starved_s)
+        lone, asked, waits = await drive.ask(tenant="lone"), drive.clock.now, []
+        for _ in range(200):
+            batch = await drive.take()
+            assert batch is not None
+            if batch.model == "b":
+                callers.append(await drive.ask(model="b", tenant="crowd", priority=priority))
+                if lone.done():
+                    lone, asked = await drive.ask(tenant="lone"), drive.clock.now
+            await drive.run(batch, run_s[batch.model])
+            if batch.model == "a":
+                waits.append(drive.clock.now - asked)
+        await give_up(drive, [*callers, lone])
+        return waits
+
+    waits = asyncio.run(steps())
+    assert len(waits) > 90  # of 200 runs
+    # What starved catches up with what it has missed: a run for each class that it grew by.
+    assert waits[0] < (0.152 if not starved_s else 4 * 0.15 + 0.002)
+    assert max(waits[1:]) < 0.152
 
 
 def test_a_worker_gets_only_what_it_can_do() -> None:

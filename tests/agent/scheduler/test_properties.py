@@ -18,10 +18,10 @@ from edge_agent.errors import (
     WorkerFailedError,
 )
 from edge_agent.scheduler.job import Ran
-from edge_agent.scheduler.limits import ModelQueueSettings, SchedulerLimits, TenantLimits
+from edge_agent.scheduler.limits import ModelQueueSettings, TenantLimits
 from edge_agent.workers.work import Batch, Outcome
 
-from .drive import BATCHES, Caller, Drive, answer, settle, value
+from .drive import BATCHES, Caller, Drive, answer, limited, settle, value
 
 _ASK = st.tuples(
     st.just("ask"),
@@ -52,7 +52,7 @@ class World:
     """Follows every job from its caller to its outcome."""
 
     def __init__(self) -> None:
-        limits = SchedulerLimits(
+        limits = limited(
             max_queued=5,
             max_batch=4,
             max_queued_bytes=60,
@@ -168,9 +168,8 @@ def test_every_job_gets_exactly_its_outcome(steps: list[tuple[Any, ...]]) -> Non
         for kind, *arguments in steps:
             await one.step(kind, *arguments)
         await one.end()
-        snapshot = one.drive.scheduler.snapshot()
-        assert snapshot.queued_bytes == 0
-        assert all(state.running == 0 for state in snapshot.models)
+        assert one.drive.scheduler._running == 0
+        assert all(model.running == 0 for model in one.drive.scheduler._models.values())
         assert len(one.drive.scheduler._deadlines) == 0
         assert one.drive.scheduler._admission._held == {}
 
@@ -194,7 +193,7 @@ def test_no_stream_of_urgent_work_starves_a_job(
     run_s, age_s = 0.5, 1.0
 
     async def steps() -> int:
-        drive = Drive(SchedulerLimits(age_s=age_s, max_queued=1000))
+        drive = Drive(limited(age_s=age_s, max_queued=1000))
         callers = [
             await drive.ask(1, model=model, tenant=tenant, priority=Priority.BULK)
             for model, tenant in before

@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from edge_agent.calls import Priority
-from edge_agent.scheduler.limits import SchedulerLimits
 from edge_agent.workers.work import Batch
 
-from .drive import BATCHES, Caller, Drive, answer, finish, settle, told, values
+from .drive import BATCHES, Caller, Drive, answer, finish, limited, settle, told, values
 
 CRITICAL, HIGH, NORMAL, BULK = Priority
 
@@ -76,7 +75,7 @@ def test_a_free_worker_waits_for_the_callers_that_are_missing_and_no_longer() ->
 
 def test_a_free_worker_waits_no_longer_than_allowed_for_who_does_not_come() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_batch_wait_s=0.01), BATCHES)
+        drive = Drive(limited(max_batch_wait_s=0.01), BATCHES)
         await four_callers(drive)
         worker = await waiting_worker(drive)
         caller = await drive.ask()
@@ -94,7 +93,7 @@ def test_a_free_worker_waits_no_longer_than_allowed_for_who_does_not_come() -> N
 
 def test_no_deadline_is_missed_by_waiting_for_more() -> None:
     async def steps() -> None:
-        drive = Drive(SchedulerLimits(max_batch_wait_s=1.0), BATCHES)
+        drive = Drive(limited(max_batch_wait_s=1.0), BATCHES)
         await four_callers(drive)
         worker = await waiting_worker(drive)
         caller = await drive.ask(within_s=0.0245)

@@ -113,6 +113,8 @@ class FakeService:
         self.calls.append(call)
         status = self.model(call.model, call.version)
         self.entered.set()
+        if call.on_queued is not None:
+            call.on_queued()
         if self.gate is not None:
             try:
                 await self.gate.wait()

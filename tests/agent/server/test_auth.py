@@ -147,6 +147,17 @@ def test_there_is_exactly_one_host(tmp_path: Path, count: int) -> None:
         access(tmp_path).caller(scope, {})
 
 
+@pytest.mark.parametrize("name", ["authorization", "origin"])
+def test_what_says_who_asks_is_said_once(tmp_path: Path, name: str) -> None:
+    headers = bearer(origin="http://127.0.0.1")
+    listed = [(key.encode(), value.encode()) for key, value in headers.items()]
+    scope: dict[str, Any] = {"headers": listed, "state": {}, "server": None}
+    assert access(tmp_path).caller(scope, dict(listed)).tenant == "token:camera"
+    twice = [*listed, (name.encode(), headers[name].encode())]
+    with pytest.raises(BadInputError, match="once"):
+        access(tmp_path).caller(scope | {"headers": twice}, dict(twice))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -127,7 +127,7 @@ def test_top_k_reaches_the_model() -> None:
     got = post(b"photo", None, "/infer/acme/colour?top_k=1", service)
     assert len(got.json()["labels"]) == 1
     assert service.calls[0].query.top_k == 1
-    for odd in ("0", "1001", "x", "-1", "", "1.5", "99999999999", "²"):
+    for odd in ("0", "1001", "x", "-1", "", "1.5", "99999999999", "²", "0" * 5000 + "5"):
         assert post(b"photo", None, f"/infer/acme/colour?top_k={odd}").status == 400
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from edge_agent.calls import InputTensor, Priority
+from edge_agent.calls import ITEM_BYTES, InputTensor, Priority
+from edge_agent.description import DType
 from edge_agent.errors import BadInputError, DeadlineExceededError
+from edge_agent.server.datatypes import DATATYPES
 from tests.agent.server.asgi import Got, asked, data
 from tests.agent.server.fakes import BATCHED, FakeService, raw
 
@@ -346,6 +348,10 @@ def test_every_element_type_goes_in_as_bytes(dtype: str, datatype: str, code: st
     assert post({"inputs": [one]}, sent, service=service).status == 200
     (got,) = service.calls[0].query.tensors
     assert (got.dtype, bytes(got.data)) == (dtype, sent)
+
+
+def test_no_element_type_is_forgotten() -> None:
+    assert set(get_args(DType)) == set(DATATYPES) == set(ITEM_BYTES)
 
 
 def test_request_ids_are_made_where_missing_and_refused_where_odd() -> None:

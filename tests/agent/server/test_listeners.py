@@ -19,6 +19,7 @@ from edge_agent.errors import ConfigError
 from edge_agent.serve_config import TcpConfig
 from edge_agent.server import listeners, protocols, sockets
 from edge_agent.server.listeners import HttpServer, Listener, event_loop, listen
+from edge_agent.server.refusals import Refused, uncounted
 from tests.agent.server.asgi import data
 from tests.agent.server.fakes import FakeService
 
@@ -94,11 +95,15 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def served(
-    folder: Path, max_connections: int = 8, idle_s: float = 75.0
+    folder: Path,
+    max_connections: int = 8,
+    idle_s: float = 75.0,
+    refused: Refused = uncounted,
 ) -> AsyncIterator[Served]:
     service = FakeService()
     path = folder / "data.sock"
-    server = HttpServer([listen(data(service), path)], max_connections, idle_s)
+    listener = listen(data(service), path)
+    server = HttpServer([listener], max_connections, idle_s, refused=refused)
     await server.start()
     try:
         yield Served(server, service, path)
@@ -228,8 +233,13 @@ def test_calls_that_outlast_the_drain_are_told_so(kind: str, run: Any, folder: P
 
 
 def test_too_many_connections_are_told_so(kind: str, run: Any, folder: Path) -> None:
+    refusals: list[tuple[int, str]] = []
+
+    def refused(status: int, kind: str) -> None:
+        refusals.append((status, kind))
+
     async def scenario() -> None:
-        async with served(folder, max_connections=1) as one:
+        async with served(folder, max_connections=1, refused=refused) as one:
             first = await one.connect()
             assert (await first.ask(LIVE))[0] == 200
             second = await one.connect()
@@ -239,6 +249,21 @@ def test_too_many_connections_are_told_so(kind: str, run: Any, folder: Path) -> 
             assert (await first.ask(LIVE))[0] == 200
             first.close()
             second.close()
+        assert refusals == [(503, "HttpError")]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "0" * 5000 + "5"])
+def test_lengths_of_thousands_of_digits_are_refused(
+    kind: str, run: Any, folder: Path, length: str
+) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            head = f"POST /v2/models/demo/open/infer HTTP/1.1\nHost: x\nContent-Length: {length}"
+            assert (await client.ask(head))[0] in (400, 413)
+            client.close()
 
     run(scenario())
 
@@ -266,9 +291,7 @@ def test_strangers_on_one_door_dont_shut_another(kind: str, run: Any, folder: Pa
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /v2 HTTP/1.1\r\nHost: x\r\n"])
-def test_a_stranger_has_little_time_for_a_first_request(
-    kind: str, run: Any, begun: bytes
-) -> None:
+def test_a_stranger_has_little_time_for_a_first_request(kind: str, run: Any, begun: bytes) -> None:
     async def scenario() -> None:
         network = Listener(data(FakeService()), sockets.tcp_socket(TcpConfig(port=0)))
         server = HttpServer([network], 8, first_s=0.01)
@@ -390,6 +413,16 @@ def test_what_cant_be_listened_on_is_an_error_of_the_configuration(folder: Path)
     assert list(folder.iterdir()) == []
     with pytest.raises(ConfigError):
         sockets.unix_socket(folder / "none" / "a.sock")
+
+
+@pytest.mark.parametrize("name", ["a.sock", "a.sock.new"])
+def test_a_folder_in_place_of_a_socket_is_one_too(folder: Path, name: str) -> None:
+    (folder / name).mkdir()
+    with pytest.raises(ConfigError) as caught:
+        sockets.unix_socket(folder / "a.sock")
+    assert name in str(caught.value)
+    assert caught.value.hint
+    assert [one.name for one in folder.iterdir()] == [name]
 
 
 def test_the_folder_of_sockets_is_the_daemons(folder: Path) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from edge_agent.errors import BadInputError
 from edge_agent.server.paths import target
+from tests.agent.server.asgi import admin, asked
+from tests.agent.server.fakes import FakeService
 
 MODEL = "/v2/models/{name}"
 
@@ -51,6 +53,10 @@ CASES = [
     ("/v1/models/a%2Fb%3Apredict", "/v1/models/{name}:predict", "a/b", None),
     ("/v1/models/a/versions/1.0.0:predict", "/v1/models/{name}:predict", "a", "1.0.0"),
     ("/v1/models/a:explain", "/v1/models/{name}:explain", "a", None),
+    ("/v2/repository/models//load", "/v2/repository/models//load", "", None),
+    ("/v2/repository/models/@1.0.0/load", "/v2/repository/models/@1.0.0/load", "", None),
+    ("/v2/models//infer", "/v2/models//infer", "", None),
+    ("/v1/models/:predict", "/v1/models/:predict", "", None),
     ("/v1/models/a:odd", "/v1/models/{name}", "a:odd", None),
 ]
 
@@ -58,6 +64,14 @@ CASES = [
 @pytest.mark.parametrize(("path", "template", "name", "version"), CASES)
 def test_a_path_means_one_thing(path: str, template: str, name: str, version: str | None) -> None:
     assert target(path.encode()) == (template, name, version)
+
+
+@pytest.mark.parametrize("name", ["", "@1.0.0"])
+def test_a_model_without_a_name_is_nowhere(name: str) -> None:
+    service = FakeService()
+    for path in (f"/v2/repository/models/{name}/load", f"/v2/models/{name}/infer"):
+        assert asked(admin(service), "POST", path, b"{}").status == 404
+    assert not service.changes
 
 
 def test_a_path_that_is_no_text_is_refused() -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from edge_agent.server.apps import data_app
 from edge_agent.server.bodies import Bodies
+from edge_agent.server.cycle import Cycle
 from edge_agent.server.listeners import HttpServer, listen
 from edge_agent.server.reading import HEAD_BYTES, Incoming, Reader
-from tests.agent.server.asgi import metrics
+from tests.agent.server.asgi import ask, data, metrics
 from tests.agent.server.fakes import FakeService, local
 from tests.agent.server.test_listeners import (
     HTTPTOOLS,
@@ -99,7 +101,7 @@ def test_a_body_may_come_byte_by_byte(run: Callable[[Any], Any], folder: Path) -
     run(scenario())
 
 
-def test_nobody_gets_memory_who_isnt_let_in(run: Callable[[Any], Any], folder: Path) -> None:
+def test_who_is_refused_keeps_no_memory(run: Callable[[Any], Any], folder: Path) -> None:
     async def scenario() -> None:
         async with served(folder) as one:
             client = await one.connect()
@@ -127,25 +129,6 @@ def test_after_a_refusal_in_the_middle_the_rest_is_forgotten(
             client.writer.write(body[begun:])
             assert (await client.ask(LIVE))[0] == 200
             client.close()
-
-    run(scenario())
-
-
-def test_too_much_in_the_air_is_refused_and_the_connection_goes_on(
-    run: Callable[[Any], Any], folder: Path
-) -> None:
-    async def scenario() -> None:
-        async with served(folder, Bodies(2 * MIB, 2 * MIB)) as one:
-            one.service.gate = asyncio.Event()
-            first, second = await one.connect(), await one.connect()
-            first.send(*infer(named("a", 3 * MIB // 2)))
-            await one.service.entered.wait()
-            assert (await second.ask(*infer(named("b", 3 * MIB // 2))))[0] == 503
-            assert (await second.ask(LIVE))[0] == 200
-            one.service.gate.set()
-            assert (await first.receive())[0] == 200
-            first.close()
-            second.close()
 
     run(scenario())
 
@@ -183,6 +166,52 @@ def test_a_client_that_goes_away_cancels_the_first_of_its_calls(
             assert len(one.service.calls) == 1
 
     run(scenario())
+
+
+def test_a_header_of_two_lines_is_never_sent() -> None:
+    written: list[bytes] = []
+
+    class Transport:
+        write = written.append
+
+    facts: dict[str, Any] = dict.fromkeys(
+        ("flow", "logger", "access_logger", "access_log", "message_event", "on_response")
+    )
+    facts["flow"] = FlowControl(Transport())  # type: ignore[arg-type]
+    cycle = Cycle(
+        scope={"method": "GET"},  # type: ignore[typeddict-item]
+        transport=Transport(),  # type: ignore[arg-type]
+        default_headers=[],
+        expect_100_continue=False,
+        keep_alive=True,
+        **facts,
+    )
+    fields = [(b"content-length", b"0"), (b"x-request-id", b"a\r\nset-cookie: b")]
+    with pytest.raises(RuntimeError, match="more than one line"):
+        asyncio.run(cycle.send({"type": "http.response.start", "status": 200, "headers": fields}))
+    assert written == []
+
+
+def test_requests_with_the_same_head_are_about_their_own_tensors_and_models() -> None:
+    tensor: dict[str, Any] = {"name": "x", "shape": [1, 2], "datatype": "FP32"}
+    tensor["parameters"] = {"binary_data_size": 8}
+    head = json.dumps({"inputs": [tensor], "outputs": [{"name": "y"}]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    service = FakeService()
+
+    async def scenario() -> list[int]:
+        app, asked = data(service), []
+        for model, values in (
+            ("batched", b"12345678"),
+            ("batched", b"abcdefgh"),
+            ("net", b"8" * 8),
+        ):
+            path = f"/v2/models/demo/{model}/infer"
+            asked.append((await ask(app, "POST", path, head + values, headers)).status)
+        return asked
+
+    assert asyncio.run(scenario()) == [200, 200, 400]
+    assert [bytes(c.query.tensors[0].data) for c in service.calls] == [b"12345678", b"abcdefgh"]
 
 
 class Heard:
@@ -226,10 +255,10 @@ def test_no_byte_is_asked_for_beyond_the_end_of_a_body() -> None:
     reader = Reader(heard, incoming)
     incoming.begin(bytearray(b"ab"), 5, 4)
     assert give(reader, b"cdefg") == 2
-    assert (incoming.piece, incoming.missing, heard.pieces) == (b"abcd", 3, 1)
+    assert (incoming.piece, incoming.missing, heard.pieces) == (bytearray(b"abcd"), 3, 1)
     incoming.begin(bytearray(), incoming.missing, 4)
     assert give(reader, b"efgNEXT") == 3
-    assert (incoming.piece, incoming.missing, heard.pieces) == (b"efg", 0, 2)
+    assert (incoming.piece, incoming.missing, heard.pieces) == (bytearray(b"efg"), 0, 2)
     assert give(reader, b"NEXT") == 4
     assert heard.data == [b"NEXT"]
 

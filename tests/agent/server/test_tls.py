@@ -19,7 +19,7 @@ from edge_agent.server.auth import NetworkAccess, Tenants
 from edge_agent.server.listeners import HttpServer, Listener, event_loop
 from edge_agent.server.tokens import Tokens
 from tests.agent.server.asgi import metrics
-from tests.agent.server.fakes import FakeService
+from tests.agent.server.fakes import FakeService, local
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="needs the openssl command")
 
@@ -86,6 +86,41 @@ def test_a_client_certificate_is_as_good_as_a_token(
             assert await ask(port, client(folder)) == 401
             with pytest.raises((OSError, IndexError)):
                 await ask(port, client(folder, "stranger"))
+        finally:
+            await server.stop(1.0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, event_loop], ids=["asyncio", "fastest"])
+def test_handshakes_count_as_connections(
+    folder: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    refusals: list[tuple[int, str]] = []
+
+    def refused(status: int, kind: str) -> None:
+        refusals.append((status, kind))
+
+    async def scenario() -> None:
+        tcp = config(folder)
+        app = data_app(FakeService(), bodies(ServeConfig()), local(), metrics)
+        listener = Listener(app, sockets.tcp_socket(tcp), tls=sockets.tls(tcp))
+        port = listener.socket.getsockname()[1]
+        server = HttpServer([listener], max_connections=2, refused=refused)
+        await server.start()
+        try:
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            assert await silent[2][0].read() == b""
+            assert refusals == [(503, "HttpError")]
+            for _, writer in silent:
+                writer.close()
+            while True:  # as soon as their end is seen, others get in
+                try:
+                    assert await ask(port, client(folder, "camera")) == 200
+                except OSError:
+                    continue
+                break
         finally:
             await server.stop(1.0)
 

@@ -16,7 +16,7 @@ from edge_agent.cache.cache import ResultCache
 from edge_agent.cache.key import Origin
 from edge_agent.calls import Answer, Call, InputTensor, Priority, Query, Reply
 from edge_agent.description import EngineFile, ModelDescription, Raw, TensorSpec
-from edge_agent.errors import ModelNotFoundError
+from edge_agent.errors import AgentError, ModelNotFoundError
 from edge_agent.scheduler.limits import limits_of
 from edge_agent.scheduler.scheduler import Scheduler
 from edge_agent.serve_config import CacheConfig, ServeConfig
@@ -109,6 +109,7 @@ class FakePool:
         loading: Loads wait for it.
         running: Runs wait for it.
         batches: What it has begun to run.
+        failure: What comes of it; None for an answer.
     """
 
     def __init__(self, scheduler: Scheduler, kind: HostKind, refuses: dict[str, Exception]) -> None:
@@ -116,12 +117,13 @@ class FakePool:
         self.models: set[str] = set()
         self.refuses = refuses
         self.unload_error: Exception | None = None
+        self.failure: AgentError | None = None
         self.loading, self.running = asyncio.Event(), asyncio.Event()
         self.loading.set()
         self.running.set()
         self.loads: list[str] = []
         self.batches: list[Batch] = []
-        self.worker = WorkerStatus(1, 0, monotonic(), frozenset())
+        self.worker = WorkerStatus(1, 0, monotonic())
         self.is_stopped = False
         self._scheduler = scheduler
         self._stopping = asyncio.Event()
@@ -138,7 +140,7 @@ class FakePool:
             batch = await self._scheduler.next_batch(self.models, frozenset(Priority))
             self.batches.append(batch)
             await self.running.wait()
-            batch.done([answer(batch.model) for _ in batch.queries])
+            batch.done([self.failure or answer(batch.model) for _ in batch.queries])
 
     async def load(self, digest: str) -> Loaded:
         self.loads.append(digest)
@@ -196,7 +198,7 @@ class Scene:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.pools: list[FakePool] = []
         self.refuses: dict[str, Exception] = {}
-        self.tasks = tasks
+        self.tasks, self.meter = tasks, Meter()
         self.registry, self.bundles, self.selection = Registry(), FakeBundles(), FakeSelection()
         self.hosts = Hosts(self._make, tasks)
         origins = {"onnx": Origin("onnx", ("1",))}
@@ -206,7 +208,7 @@ class Scene:
             self.placement,
             self.bundles,
             cast("EngineSelection", self.selection),
-            Meter(),
+            self.meter,
             tasks,
             lambda: None,
             self.log,
@@ -214,7 +216,7 @@ class Scene:
         self.faults = Faults(self.registry, self.life_cycle, self.placement, tasks, self.log)
         cache = ResultCache(folder / "cache.sqlite3", CacheConfig(mib=cache_mib))
         self.answering = Answering(
-            self.registry, self.life_cycle, cache, Meter(), lambda: self.config
+            self.registry, self.life_cycle, cache, self.meter, lambda: self.config
         )
 
     def _make(self, kind: HostKind) -> Host:
@@ -239,6 +241,10 @@ class Scene:
 
     def asking(self, value: int = 0, name: str = "acme/a", **changed: Any) -> asyncio.Task[Reply]:
         return asyncio.create_task(self.ask(value, name, **changed))
+
+    def waiting(self) -> int:
+        """How many calls wait in queues."""
+        return sum(depth for host in self.hosts for _, _, depth in host.scheduler.waiting())
 
     async def running(self) -> FakePool:
         """Closes the gate of the only pool."""

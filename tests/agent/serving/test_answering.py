@@ -8,18 +8,25 @@ from time import monotonic
 
 import pytest
 
+from edge_agent.calls import Priority
 from edge_agent.errors import (
     BadInputError,
     DeadlineExceededError,
     ModelNotFoundError,
     ModelNotReadyError,
     OverloadedError,
+    WorkerFailedError,
 )
 from edge_agent.serve_config import ServeConfig
+from edge_agent.telemetry.metrics import registry, render
 
 from .scene import Scene, play, until, who
 
 A1 = "sha256:acme/a@1.0.0"
+
+
+def rendered(s: Scene) -> list[str]:
+    return render(registry(s.meter)).decode().splitlines()
 
 
 def test_what_was_asked_before_comes_from_the_cache(tmp_path: Path) -> None:
@@ -60,6 +67,100 @@ def test_equal_calls_in_the_air_share_one_run(tmp_path: Path) -> None:
         assert entry.statistics.execution_count == len(pool.batches) == 2
 
     play(tmp_path, act)
+
+
+def test_who_counted_the_bytes_of_a_query_is_told_when_a_queue_does(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        await s.serve()
+        told: list[int] = []
+        pool = await s.running()
+        leader, follower = (s.asking(7, on_queued=lambda n=n: told.append(n)) for n in (1, 2))
+        await until(lambda: pool.batches)
+        assert told == [1]  # the other one's stay with whoever counts them
+        pool.running.set()
+        await asyncio.gather(leader, follower)
+
+    play(tmp_path, act)
+
+
+def test_only_what_was_looked_up_is_missed_in_the_cache(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        entry = await s.serve()
+        for _ in range(2):
+            await s.ask(7)
+        assert (entry.statistics.cache_miss.count, entry.statistics.success.count) == (0, 2)
+
+    play(tmp_path, act)
+
+
+def test_what_is_urgent_does_not_wait_for_what_is_not(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        await s.serve()
+        pool = await s.running()
+        busy = s.asking(1)
+        await until(lambda: pool.batches)
+        bulk = [s.asking(7, priority=Priority.BULK) for _ in range(2)]
+        await until(lambda: s.waiting() == 1)
+        critical = [s.asking(7, priority=Priority.CRITICAL) for _ in range(2)]
+        await until(lambda: s.waiting() == 2)
+        high = s.asking(7, priority=Priority.HIGH)
+        await asyncio.sleep(0)
+        pool.running.set()
+        await asyncio.gather(busy, high, *critical, *bulk)
+        assert len(pool.batches) == 3
+        assert [one.result().is_cached for one in bulk] == [False, True]
+        assert [one.result().is_cached for one in (*critical, high)] == [False, True, True]
+
+    play(tmp_path, act)
+
+
+def test_who_joined_gets_an_error_of_its_own(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        await s.serve()
+        pool = await s.running()
+        calls = [s.asking(7) for _ in range(3)]
+        await until(lambda: pool.batches)
+        pool.failure = WorkerFailedError("died")
+        pool.running.set()
+        await asyncio.wait(calls)
+        errors = [one.exception() for one in calls]
+        assert [str(one) for one in errors] == ["died"] * 3
+        assert len(set(map(id, errors))) == 3
+
+    play(tmp_path, act)
+
+
+def test_who_goes_away_is_counted(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        entry = await s.serve()
+        pool = await s.running()
+        call = s.asking()
+        await until(lambda: pool.batches)
+        call.cancel()
+        await asyncio.wait({call})
+        assert entry.statistics.fail.count == 1
+        (counted,) = [one for one in rendered(s) if 'reason="cancelled"' in one]
+        assert counted.endswith(" 1.0")
+        pool.running.set()
+
+    play(tmp_path, act)
+
+
+def test_what_was_forgotten_is_not_given_again(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        await s.serve()
+        pool = await s.running()
+        began = s.asking(7)
+        await until(lambda: pool.batches)
+        pool.running.set()
+        await s.answering.forget()
+        await began  # what ran beside what isn't trusted isn't kept either
+        assert not (await s.ask(7)).is_cached
+        await s.ask(8, idempotency_key="k")
+        await s.answering.forget()
+        assert not (await s.ask(8, idempotency_key="k")).is_cached
+
+    play(tmp_path, act, mib=1)
 
 
 def test_who_joins_keeps_its_own_deadline_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -103,6 +204,8 @@ def test_a_call_that_is_sent_again_is_executed_once(tmp_path: Path) -> None:
             await s.ask(8, idempotency_key="k")
         await s.ask(8, idempotency_key="k", tenant="other")
         assert len(s.pools[0].batches) == 2
+        with pytest.raises(BadInputError, match="another query"):
+            await s.ask(7, idempotency_key="k", version="1.0.0")
 
     play(tmp_path, act)
 
@@ -146,7 +249,7 @@ def test_a_call_follows_its_model_to_other_workers(tmp_path: Path) -> None:
         busy = s.asking(name="acme/b")
         await until(lambda: pool.batches)
         waiting = [s.asking(number) for number in range(3)]
-        await until(lambda: entry.host and entry.host.scheduler.snapshot().queued_bytes)
+        await until(lambda: s.waiting())
         s.placement.isolate("acme/a")
         await s.life_cycle.fail(entry, "it moves", wakes=True)
         assert {who(reply) for reply in await asyncio.gather(*waiting)} == {A1}

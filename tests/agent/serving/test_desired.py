@@ -41,6 +41,14 @@ def test_reads_yaml_and_json() -> None:
         (HEAD + "models: []\naliases: {a: acme/a}\n", "isn't among the models"),
         (HEAD + "models: [{name: acme}]\naliases: {acme: acme}\n", "is the name of a model"),
         (HEAD + "models: [{name: acme/a}]\naliases: {A b: acme/a}\n", "aliases"),
+        (
+            HEAD + "models: [{name: acme/a, version: 1.0.0}]\naliases: {b: acme/a@2.0.0}\n",
+            "no version or also says",
+        ),
+        (
+            HEAD + "models: [{name: acme/a, also: [2.0.0]}, {name: b}]\naliases: {c: b@2.0.0}\n",
+            "no version or also says",
+        ),
         (HEAD + "models: *a\n", "line 2"),
     ],
 )
@@ -101,11 +109,23 @@ def test_takes_just_the_steps_that_it_takes(
 
 
 def test_aliases_are_steps_too() -> None:
-    desired = Desired("edge-agent/desired/v1", (DesiredModel("a"),), {"new": "a", "moved": "a@1"})
+    models = (DesiredModel("a", "1"),)
+    desired = Desired("edge-agent/desired/v1", models, {"new": "a", "moved": "a@1"})
     have = {"moved": ("a", "2"), "gone": ("a", None)}
     assert plan(desired, ONE, ACTIVE, have) == [
-        Step("alias", "gone", None, "a"),
         Step("alias", "moved", "a@1", "a@2"),
         Step("alias", "new", "a"),
+        Step("alias", "gone", None, "a"),
     ]
     assert plan(desired, ONE, ACTIVE, desired.targets()) == []
+
+
+def test_what_an_alias_pins_ends_after_the_alias_has_moved() -> None:
+    models = (DesiredModel("a", "2"), DesiredModel("b"))
+    desired = Desired("edge-agent/desired/v1", models, {"pinned": "a@2"})
+    assert plan(desired, ONE, ACTIVE, {"pinned": ("a", "1")}) == [
+        Step("load", "a", "2", "1"),
+        Step("alias", "pinned", "a@2", "a@1"),
+        Step("load", "b", None),
+        Step("unload", "a", "1"),
+    ]

@@ -19,6 +19,10 @@ class Reached:
 
     def __init__(self) -> None:
         self.is_reached = True
+        self.was_touched: list[str] = []
+
+    def touched(self, name: str) -> None:
+        self.was_touched.append(name)
 
 
 def models(s: Scene, reached: Reached | None = None) -> Models:

@@ -18,6 +18,7 @@ from edge_signing.errors import NotTrusted
 from .scene import Scene, play, until, who
 
 NONE: Final = Desired(SCHEMA, ())
+A1, A2 = "sha256:acme/a@1.0.0", "sha256:acme/a@2.0.0"
 
 
 class FakeKept:
@@ -56,6 +57,10 @@ def wants(*names: str, **aliases: str) -> Desired:
     return Desired(SCHEMA, tuple(DesiredModel(n, v or None) for n, _, v in models), aliases)
 
 
+def raised(error: Exception) -> dict[str, tuple[str, str]]:
+    raise error
+
+
 def served(s: Scene) -> list[str]:
     return [f"{one.ref.name}@{one.ref.version}" for one in s.registry if one.state == "READY"]
 
@@ -86,14 +91,138 @@ def test_serves_what_is_shipped_where_nothing_is_installed(tmp_path: Path) -> No
     play(tmp_path, act)
 
 
-def test_a_damaged_state_is_told_and_what_is_installed_is_served(tmp_path: Path) -> None:
+def test_where_the_state_is_damaged_nothing_is_served_until_there_is_one(tmp_path: Path) -> None:
     async def act(s: Scene) -> None:
         s.bundles.install("acme/a", "1.0.0")
         kept = FakeKept()
         kept.problem = StoreError("is damaged")
-        await made(s, kept).begin()
-        assert served(s) == ["acme/a@1.0.0"]
+        one = made(s, kept)
+        await one.begin()
+        assert (served(s), one.is_reached) == ([], False)
         assert s.logged("desired_state_lost") == [{"reason": "is damaged"}]
+        kept.problem = None
+        await one.apply(wants("acme/a"))
+        assert (served(s), one.is_reached) == (["acme/a@1.0.0"], True)
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("what", ["state", "store"])
+def test_what_could_not_be_read_is_read_again(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "_FIRST_RETRY_S", 0.001)
+
+    async def act(s: Scene) -> None:
+        s.bundles.install("acme/a", "1.0.0")
+        kept, problems = FakeKept(), [StoreError("can't be read")]
+        one = made(s, kept, ("shipped",))
+        if what == "state":
+            kept.problem = problems[0]
+        else:
+            whole = one._active
+            one._active = lambda: whole() if not problems else raised(problems[0])
+        await one.begin()
+        assert (list(s.registry), one.is_reached) == ([], False)
+        kept.problem = None
+        problems.clear()
+        trying = asyncio.create_task(one.run())
+        await until(lambda: one.is_reached)
+        assert served(s) == ["acme/a@1.0.0"]
+        trying.cancel()
+
+    play(tmp_path, act)
+
+
+def test_an_alias_answers_all_the_time(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        for version in ("1.0.0", "2.0.0"):
+            s.bundles.install("acme/a", version)
+        one = made(s, FakeKept())
+        await one.apply(wants("acme/a@1.0.0", pinned="acme/a@1.0.0"))
+        (pool,) = s.pools
+        pool.loading.clear()
+        applying = asyncio.create_task(one.apply(wants("acme/a@2.0.0", pinned="acme/a@2.0.0")))
+        await until(lambda: A2 in pool.loads)
+        assert who(await s.ask(1, name="pinned")) == A1
+        pool.loading.set()
+        await applying
+        assert who(await s.ask(2, name="pinned")) == A2
+        assert served(s) == ["acme/a@2.0.0"]
+
+    play(tmp_path, act)
+
+
+def test_an_alias_stays_where_what_it_shall_mean_failed(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        for version in ("1.0.0", "2.0.0"):
+            s.bundles.install("acme/a", version)
+        s.bundles.install("acme/b", "1.0.0")
+        one = made(s, FakeKept())
+        await one.apply(wants("acme/a@1.0.0", "acme/b", p="acme/a@1.0.0", moved="acme/b"))
+        s.selection.problems[A2] = EngineFailedError("no memory")
+        done = await one.apply(
+            wants("acme/a@2.0.0", p="acme/a@2.0.0", moved="acme/a", fresh="acme/a")
+        )
+        failed = [(done.steps[n].action, done.steps[n].model) for n in sorted(done.failures)]
+        assert failed == [
+            ("load", "acme/a"),
+            ("alias", "moved"),
+            ("alias", "p"),
+            ("unload", "acme/a"),
+            ("unload", "acme/b"),
+        ]
+        assert who(await s.ask(1, name="p")) == A1
+        assert (await s.ask(2, name="moved")).model.name == "acme/b"
+        assert who(await s.ask(3, name="fresh")) == A1
+        s.selection.problems.clear()
+        await one._try_again()
+        assert one.is_reached
+        assert served(s) == ["acme/a@2.0.0"]
+        for alias in ("p", "moved", "fresh"):
+            assert who(await s.ask(4, name=alias)) == A2
+
+    play(tmp_path, act)
+
+
+def test_a_retry_leaves_alone_what_was_changed_by_hand(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        for name in ("acme/a", "acme/b", "acme/c"):
+            s.bundles.install(name, "1.0.0")
+        s.bundles.install("acme/b", "2.0.0")
+        s.selection.problems[A1] = EngineFailedError("no memory")
+        one = made(s, FakeKept())
+        models = Models(s.registry, s.life_cycle, s.answering, one)
+        await one.apply(wants("acme/a", "acme/b@2.0.0", "acme/c"))
+        await models.load("acme/b", "1.0.0")
+        await models.unload("acme/c", None)
+        assert not one.is_reached
+        s.selection.problems.clear()
+        await one._try_again()
+        await until(lambda: served(s) == ["acme/a@1.0.0", "acme/b@1.0.0"])
+        assert one.is_reached
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("mended", ["loaded", "unloaded"])
+def test_what_was_mended_by_hand_has_not_failed_any_more(tmp_path: Path, mended: str) -> None:
+    async def act(s: Scene) -> None:
+        for version in ("2.0.0", "1.0.0"):
+            s.bundles.install("acme/a", version)
+        one = made(s, FakeKept())
+        models = Models(s.registry, s.life_cycle, s.answering, one)
+        await one.apply(wants("acme/a@1.0.0", a="acme/a@1.0.0"))
+        s.selection.problems[A2] = EngineFailedError("no memory")
+        await one.apply(wants("acme/a@2.0.0", a="acme/a@2.0.0"))
+        assert not models.is_ready()
+        if mended == "unloaded":
+            await models.unload("acme/a", None)
+        else:
+            s.selection.problems.clear()
+            await models.load("acme/a", "2.0.0")
+            assert who(await s.ask(name="a")) == A2
+        assert models.is_ready()
 
     play(tmp_path, act)
 
@@ -109,7 +238,7 @@ def test_applying_keeps_switches_and_unloads_and_does_nothing_twice(tmp_path: Pa
         assert served(s) == ["acme/a@2.0.0", "acme/b@1.0.0"]
         desired = wants("acme/a@1.0.0", a="acme/a")
         shown = await one.apply(desired, is_dry_run=True)
-        assert [step.action for step in shown.steps] == ["load", "unload", "alias"]
+        assert [step.action for step in shown.steps] == ["load", "alias", "unload"]
         assert kept.kept is None
         assert served(s) == ["acme/a@2.0.0", "acme/b@1.0.0"]
         done = await one.apply(desired)
@@ -196,8 +325,8 @@ def test_what_broke_is_revived_but_not_what_never_was(
         with pytest.raises(EngineFailedError):
             await s.serve("2.0.0")
         s.selection.problems.clear()
-        one = made(s, FakeKept())
-        one.is_reached = True
+        one = made(s, FakeKept(wants("acme/a@1.0.0")))
+        await one.begin()
         await s.life_cycle.fail(entry, "it broke")
         trying = asyncio.create_task(one.run())
         await until(lambda: entry.state == "READY")

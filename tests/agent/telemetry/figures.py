@@ -15,6 +15,7 @@ from edge_agent.types import ModelRef
 
 REF = ModelRef("acme/x", "1.2.3", "sha256:" + "a" * 64)
 TIMINGS = {"prepare": 20.0, "infer": 4.0, "answer": 0.25}
+CACHE = CacheFigures(True, 7, 1, 2, 3, 4, 5, 6)
 PRESSURE = "some avg10=25.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=5.00\n"
 
 
@@ -28,7 +29,7 @@ def gauges(root: Path) -> Gauges:
     """Gauges of a daemon at work."""
     queues = [Queue("acme/x", Priority.BULK, 2), Queue("acme/x", Priority.BULK, 3)]
     pools = [Workers("onnx", (100, 200), {"hung": 2})]
-    return Gauges(lambda: queues, lambda: pools, lambda: CacheFigures(1, 2, 3, 4, 5, 6), root)
+    return Gauges(lambda: queues, lambda: pools, lambda: CACHE, root)
 
 
 def machine(root: Path) -> None:

@@ -142,6 +142,8 @@ def test_gauges(tmp_path: Path) -> None:
     assert value(found, "edge_agent_worker_restarts_total", pool="onnx", reason="hung") == 2
     assert value(found, "edge_agent_cache_hits_total") == 1
     assert value(found, "edge_agent_cache_bytes") == 6
+    assert value(found, "edge_agent_cache_up") == 1
+    assert value(found, "edge_agent_cache_errors_total") == 7
     assert value(found, "edge_agent_resident_bytes") % 25 == 0
     assert value(found, "edge_agent_memory_available_bytes") == 3000 << 10
     where = {"scope": "machine", "resource": "memory"}

@@ -103,9 +103,14 @@ def numbers(outcome: Outcome) -> list[float]:
 
 
 class Work:
-    """A `WorkSource` that is as plain as can be."""
+    """A `WorkSource` that is as plain as can be.
+
+    Attributes:
+        taken: How many batches workers have got.
+    """
 
     def __init__(self) -> None:
+        self.taken = 0
         self._waiting: deque[tuple[Batch, Priority]] = deque()
         self._changed = asyncio.Event()
 
@@ -114,12 +119,20 @@ class Work:
             for one in self._waiting:
                 if one[0].model in models and one[1] in classes:
                     self._waiting.remove(one)
+                    self.taken += 1
+                    self._changed.set()
                     return one[0]
             self._changed.clear()
             await self._changed.wait()
 
     def models_changed(self) -> None:
         self._changed.set()
+
+    async def until(self, happened: Callable[[], object]) -> None:
+        """Waits for what workers do with batches and models."""
+        while not happened():
+            self._changed.clear()
+            await self._changed.wait()
 
     async def ask(
         self,

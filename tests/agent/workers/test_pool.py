@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -86,6 +85,10 @@ class Scene:
     def pids(self) -> list[int]:
         return [one.pid for one in self.pool.status().workers if one.pid is not None]
 
+    def models(self) -> set[frozenset[str]]:
+        """What the workers have loaded."""
+        return {frozenset(slot.models) for slot in self.pool._slots}
+
     async def put(self, **codes: str) -> None:
         """Loads models of the stand-in."""
         for name, code in codes.items():
@@ -140,7 +143,7 @@ def test_batches_of_real_models_are_answered(loop: Loop) -> None:
             assert isinstance(blue, Answer)
             assert blue.labels[0][0].label == "blue"
             workers = s.pool.status().workers
-            assert {one.models for one in workers} == {frozenset(REAL)}
+            assert s.models() == {frozenset(REAL)}
             assert all(one.engine_version.startswith("onnxruntime") for one in workers)
             assert all(one.held_bytes > 16 * MIB for one in workers)
             os.kill(s.pids()[0], signal.SIGSEGV)
@@ -163,10 +166,10 @@ def test_a_model_is_loaded_by_all_workers_or_none(stand_in: WorkerSettings) -> N
                 await s.pool.load("bad")
             with pytest.raises(ModelNotFoundError):
                 await s.pool.load("none")
-            assert {one.models for one in s.pool.status().workers} == {frozenset({"good"})}
+            assert s.models() == {frozenset({"good"})}
             assert await s.echo("good", 1)
             await s.pool.unload("good")
-            assert {one.models for one in s.pool.status().workers} == {frozenset()}
+            assert s.models() == {frozenset()}
             await s.pool.unload("good")
             assert not s.told.failed
 
@@ -181,7 +184,7 @@ def test_a_load_beside_a_batch_that_ends_the_worker_is_done_again(
             await s.put(a="")
             s.shelf.codes["b"] = ""
             batch = asyncio.create_task(s.work.ask("a", saying("time.sleep(0.1); kill(11)")))
-            await asyncio.sleep(0.01)
+            await s.work.until(lambda: s.work.taken)
             await s.pool.load("b")
             assert isinstance((await batch)[0], WorkerFailedError)
             assert await s.echo("b", 1)
@@ -255,11 +258,10 @@ def test_killing_workers_again_and_again_fails_no_more_than_what_they_run(
                 for model in "aabb":
                     group.create_task(ask(s, model, is_over))
                 for n in range(25):
-                    while not s.pids():
-                        await asyncio.sleep(0.01)
+                    await s.work.until(s.pids)
                     os.kill(dice.choice(s.pids()), signal.SIGKILL)
                     await s.told.until(partial(_more_than, n, s.told.failed))
-                    await asyncio.sleep(dice.random() * 0.05)
+                    await asyncio.sleep(dice.random() * 0.05)  # any moment is a bad one
                 is_over.set()
             assert s.pool.status().restarts["crashed"] == 25
             assert not s.told.lost
@@ -285,7 +287,7 @@ def test_a_batch_that_finds_its_worker_dead_is_run_by_the_next(
             for n in range(5):
                 (pid,) = s.pids()
                 held[pid] = 100 * MIB
-                await asyncio.sleep(0.1 * n)
+                await asyncio.sleep(0.1 * n)  # before, while and after it is replaced
                 os.kill(s.pids()[0], signal.SIGKILL)
                 await s.told.until(partial(_more_than, n, s.told.failed))
                 assert await s.echo("a", 1)
@@ -308,7 +310,7 @@ def test_a_model_that_can_not_be_opened_again_is_lost_and_the_others_are_served(
             assert await s.echo("c", 1)
             assert s.told.lost["a"] is s.shelf.broken["a"]
             assert "SIGABRT" in str(s.told.lost["b"])
-            assert s.pool.status().workers[0].models == {"c"}
+            assert s.models() == {frozenset("c")}
             assert [digest for digest, _ in s.told.failed] == [None, "b", "b", "b"]
 
     run(main(), LOOPS[0])
@@ -353,7 +355,7 @@ def test_a_worker_that_grows_is_replaced_unnoticed(
             await asyncio.gather(ask(s), ask(s))
             assert "held 14 MiB, is replaced beyond 12" in s.told.recycled[0]
             assert s.pids() != [old]
-            assert s.pool.status().workers[0].models == {"a", "b"}
+            assert s.models() == {frozenset("ab")}
             assert s.pool.status().restarts == {"recycled": 1}
             assert await s.echo("b", 3)
             assert not s.told.failed
@@ -365,9 +367,12 @@ def test_a_worker_that_never_held_less_is_not_replaced(
     stand_in: WorkerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
+    often = asyncio.Event()
 
     def held(worker: Worker) -> int:
         looked.append(worker.pid)
+        if len(looked) > 20:
+            often.set()
         return 12 * MIB
 
     monkeypatch.setattr(Worker, "held_bytes", held)
@@ -376,9 +381,9 @@ def test_a_worker_that_never_held_less_is_not_replaced(
     async def main() -> None:
         async with scene(stand_in, memory_mib=11) as s:
             await s.put(a="")
-            count = len(looked)
-            while len(looked) < count + 10:
-                await asyncio.sleep(0.001)
+            looked.clear()
+            often.clear()
+            await often.wait()
             assert not s.told.recycled
 
     run(main(), LOOPS[0])
@@ -435,8 +440,6 @@ def test_an_idle_worker_proves_each_of_its_models(stand_in: WorkerSettings) -> N
         async with scene(stand_in, count=2, canary_s=0.01) as s:
             starts = {one.last_proof for one in s.pool.status().workers}
             await s.put(a="", b="", c="")
-            while min(one.last_proof for one in s.pool.status().workers) < monotonic() - 5:
-                await asyncio.sleep(0.01)
             wrong = (
                 "if isinstance(command, ProbeModel): send(Failed(command.id, "
                 "Failure('GoldenMismatchError', 'wrong'))); is_quiet = True"
@@ -444,8 +447,7 @@ def test_an_idle_worker_proves_each_of_its_models(stand_in: WorkerSettings) -> N
             await s.put(d=wrong)
             await s.told.until(lambda: "d" in s.told.lost)
             assert isinstance(s.told.lost["d"], GoldenMismatchError)
-            while {one.models for one in s.pool.status().workers} != {frozenset("abc")}:
-                await asyncio.sleep(0.01)
+            await s.told.until(lambda: s.models() == {frozenset("abc")})
             assert min(one.last_proof for one in s.pool.status().workers) > max(starts)
             assert not s.told.failed
 
@@ -502,7 +504,7 @@ def test_stopping_lets_a_batch_end_within_the_deadline(
             await s.put(a="")
             soon = asyncio.create_task(s.work.ask("a", saying("time.sleep(0.2)", 1)))
             never = asyncio.create_task(s.work.ask("a", saying("time.sleep(60)", 1)))
-            await asyncio.sleep(0.05)
+            await s.work.until(lambda: s.work.taken == 2)
             await s.pool.stop(1.0)
             (one,), (other,) = await soon, await never
             assert isinstance(one, Answer)

@@ -108,7 +108,7 @@ def test_an_engine_that_is_missing_is_an_error_of_its_kind() -> None:
     settings = msgspec.structs.replace(SETTINGS, engine="no-such-engine")
 
     async def main() -> None:
-        with pytest.raises(WorkerFailedError, match="exit code 1: KeyError"):
+        with pytest.raises(WorkerFailedError, match="exit code 1: a fault in the worker: KeyError"):
             await Worker.start(settings)
 
     run(main(), LOOPS[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -14,7 +14,7 @@ from msgspec import Struct
 from edge_agent.calls import Reply
 from edge_agent.errors import BadInputError
 from edge_agent.scheduler.alarm import Clock
-from edge_agent.scheduler.single_flight import SingleFlight
+from edge_agent.serving.single_flight import SingleFlight
 
 T = TypeVar("T")
 
@@ -33,10 +33,24 @@ class _Kept(Struct, Generic[T]):
     outcome: T | BadInputError
 
 
+class _Shelf:
+    """What is kept for one tenant.
+
+    Attributes:
+        keys: The oldest first.
+        size: Their bytes.
+    """
+
+    def __init__(self) -> None:
+        self.keys: OrderedDict[Key, None] = OrderedDict()
+        self.size = 0
+
+
 class Idempotency(Generic[T]):
     """Replies by idempotency key, bounded in number, bytes and time.
 
-    A refusal of the input is kept like a reply. Any other failure isn't: a retry is executed.
+    A refusal of the input is kept like a reply. Any other failure isn't: a retry is executed. Where
+    there is no room, the oldest goes of the tenant who has most: nobody drives out what others have.
 
     Args:
         max_entries: How many are kept.
@@ -61,6 +75,7 @@ class Idempotency(Generic[T]):
         self._size_of = size_of
         self._clock = clock
         self._kept: OrderedDict[Key, _Kept[T]] = OrderedDict()
+        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._flights: SingleFlight[T] = SingleFlight()
         self._bytes = 0
 
@@ -110,19 +125,36 @@ class Idempotency(Generic[T]):
             return
         # Work that was given up may end well all the same, beside that of a second caller.
         if key in self._kept:
-            self._bytes -= self._kept.pop(key).size
+            self._drop(key)
         self._kept[key] = _Kept(fingerprint, self._clock() + self._ttl_s, size, outcome)
+        shelf = self._shelves[key[0]]
+        shelf.keys[key] = None
+        shelf.size += size
         self._bytes += size
-        while len(self._kept) > self._max_entries or self._bytes > self._max_bytes:
-            self._drop_first()
+        while len(self._kept) > self._max_entries:
+            self._drop_from(max(self._shelves.values(), key=lambda one: len(one.keys)))
+        while self._bytes > self._max_bytes:
+            self._drop_from(max(self._shelves.values(), key=lambda one: one.size))
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        while self._kept and next(iter(self._kept.values())).expires <= now:
-            self._drop_first()
+        while self._kept:
+            key, kept = next(iter(self._kept.items()))
+            if kept.expires > now:
+                return
+            self._drop(key)
 
-    def _drop_first(self) -> None:
-        self._bytes -= self._kept.popitem(last=False)[1].size
+    def _drop_from(self, shelf: _Shelf) -> None:
+        self._drop(next(iter(shelf.keys)))
+
+    def _drop(self, key: Key) -> None:
+        size = self._kept.pop(key).size
+        shelf = self._shelves[key[0]]
+        del shelf.keys[key]
+        shelf.size -= size
+        self._bytes -= size
+        if not shelf.keys:
+            del self._shelves[key[0]]
 
 
 def reply_bytes(reply: Reply) -> int:

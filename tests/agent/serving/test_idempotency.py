@@ -16,11 +16,10 @@ from edge_agent.errors import (
     OverloadedError,
     WorkerFailedError,
 )
-from edge_agent.scheduler.idempotency import Idempotency, reply_bytes
-from edge_agent.scheduler.single_flight import SingleFlight
+from edge_agent.serving.idempotency import Idempotency, reply_bytes
+from edge_agent.serving.single_flight import SingleFlight
 from edge_agent.types import ModelRef, ScoredLabel
-
-from .drive import Clock, settle
+from tests.agent.scheduler.drive import Clock, settle
 
 KEY = ("tenant", "model", "key")
 
@@ -200,6 +199,36 @@ def test_what_is_kept_is_bounded(entries: int, max_bytes: int, size: int) -> Non
             assert len(calls) <= 3
         assert await calls.run(("t", "m", "99"), b"q", lambda: done("again")) == "x" * size
         assert await calls.run(("t", "m", "0"), b"q", lambda: done("again")) == "again"
+
+    asyncio.run(steps())
+
+
+@pytest.mark.parametrize(("entries", "max_bytes"), [(5, 100_000), (100, 3000)])
+def test_whoever_has_most_makes_room(entries: int, max_bytes: int) -> None:
+    async def steps() -> None:
+        calls = memory(entries=entries, max_bytes=max_bytes)
+        for number in range(3):
+            await calls.run(("quiet", "model", f"{number}"), b"q", done)
+        for number in range(50):
+            await calls.run(("loud", "model", f"{number}"), b"q", done)
+        again = Work()
+        for number in (1, 2):
+            assert await calls.run(("quiet", "model", f"{number}"), b"q", again) == "done"
+        assert await calls.run(("loud", "model", "49"), b"q", again) == "done"
+        assert again.begun == 0
+        assert len(calls) == 5
+
+    asyncio.run(steps())
+
+
+def test_nothing_is_left_of_a_tenant_whose_replies_are_gone() -> None:
+    async def steps() -> None:
+        clock = Clock()
+        calls = memory(clock)
+        await calls.run(KEY, b"q", done)
+        clock.pass_s(60.0)
+        await calls.run(("other", "model", "key"), b"q", done)
+        assert (list(calls._shelves), len(calls), calls._bytes) == (["other"], 1, 532)
 
     asyncio.run(steps())
 
