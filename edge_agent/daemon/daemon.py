@@ -84,11 +84,12 @@ class Daemon:
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         settings = self._settings
         rooms = build(settings, tasks)
-        in_force, read = TokensInForce(settings.serve), bodies(settings.serve)
+        in_force = TokensInForce(settings.serve)
+        read, own = bodies(settings.serve), bodies(settings.serve)
         reloading = Reloading(
-            settings, self._load_config, rooms, in_force, read, self._notifier, self._notify
+            settings, self._load_config, rooms, in_force, (read, own), self._notifier, self._notify
         )
-        server = entrances(settings, rooms, in_force, read, reloading.reload)
+        server = entrances(settings, rooms, in_force, read, own, reloading.reload)
         await server.start()
         caching = tasks.create_task(lasting(rooms.cache.run))
         beginning = tasks.create_task(self._begin(rooms))

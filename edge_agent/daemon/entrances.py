@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.routing import Route
 
+from edge_agent.backends.registry import BACKENDS
+from edge_agent.daemon import descriptors
 from edge_agent.server import sockets, tokens
 from edge_agent.server.admin_routes import DESIRED, RELOAD, DesiredState, Reload
 from edge_agent.server.apps import admin_app, data_app
@@ -50,6 +52,7 @@ def entrances(
     rooms: Rooms,
     in_force: TokensInForce,
     shared: Bodies,
+    own: Bodies,
     reload: Callable[[], Awaitable[list[str]]],
 ) -> HttpServer:
     """Opens the sockets; they are served when the server is started.
@@ -58,7 +61,8 @@ def entrances(
         settings: The configuration in force.
         rooms: What answers.
         in_force: Tokens that count on TCP.
-        shared: Reads the bodies of all of them.
+        shared: Reads the bodies of applications.
+        own: Reads those of the owner: nobody else takes up the room.
         reload: Reads the configuration again; returns the keys that need a restart.
 
     Raises:
@@ -67,11 +71,11 @@ def entrances(
     config, serve = settings.config, settings.serve
     tenants = Tenants(lambda: settings.serve.tenants)
     local = SocketAccess(tenants)
-    state = DesiredState(rooms.reconciler, shared, config.state_dir)
+    state = DesiredState(rooms.reconciler, own, config.state_dir)
     desired = Route(DESIRED, endpoint=state, methods=None)
     again = Route(RELOAD, endpoint=Reload(reload), methods=None)
     refused = rooms.refusals.count
-    admin = admin_app(rooms.models, shared, local, rooms.render, [desired, again], refused)
+    admin = admin_app(rooms.models, own, local, rooms.render, [desired, again], refused)
     data = data_app(rooms.models, shared, local, rooms.render, refused)
     sockets.folder(config.runtime_dir)
     listeners = [
@@ -85,4 +89,6 @@ def entrances(
         listeners.append(Listener(app, sockets.tcp_socket(serve.tcp), tls=encrypted))
     for one in listeners:
         _LOG.info("listening", extra={"address": one.address, "encrypted": one.tls is not None})
-    return HttpServer(listeners, serve.max_connections, refused=refused)
+    workers = serve.workers * len(BACKENDS) * (1 + len(serve.classes))
+    most = descriptors.connections(serve.max_connections, len(listeners), workers)
+    return HttpServer(listeners, most, refused=refused)

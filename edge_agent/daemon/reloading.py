@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.cache.faults import CacheUnusable
@@ -43,7 +43,7 @@ class Reloading:
         load_config: Callable[[], AgentConfig],
         rooms: Rooms,
         in_force: TokensInForce,
-        bodies: Bodies,
+        bodies: Collection[Bodies],
         notifier: Notifier,
         notify: Notify,
     ) -> None:
@@ -88,7 +88,8 @@ class Reloading:
         waiting = self._settings.take(config, self._notify)
         serve = self._settings.serve
         self._in_force.adopt(fresh)
-        self._bodies.reconfigure(serve.max_request_mib, serve.max_queued_mib)
+        for bodies in self._bodies:
+            bodies.reconfigure(serve.max_request_mib, serve.max_queued_mib)
         logs.start(serve.log_level)
         for host in self._rooms.hosts:
             host.reconfigure(limits_of(serve))

@@ -32,6 +32,7 @@ class Entry(Struct, eq=False):
         group: Whom it may run with; None where it runs alone.
         caller: What its caller awaits; None once that is over, for an answer may be large.
         is_waiting: False from the moment a worker gets it, or its caller an answer.
+        is_again: Whether it runs by itself after the batch failed in which it was.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Entry(Struct, eq=False):
     group: Arrivals | None
     caller: asyncio.Future[Ran] | None
     is_waiting: bool = False
+    is_again: bool = False
 
     def is_open(self) -> bool:
         """Whether anybody waits for an answer."""

@@ -55,6 +55,7 @@ class ModelQueue:
             have grown more urgent.
         waiting: Jobs that wait.
         running: Batches that run.
+        running_again: Those among them whose only job was in one that failed.
         is_removed: Whether it only lives on until its last batch is done.
         settled: Those who wait until nothing waits or runs.
     """
@@ -69,6 +70,7 @@ class ModelQueue:
         self.shares = (Share(), Share())
         self.waiting = 0
         self.running = 0
+        self.running_again = 0
         self.is_removed = False
         self.settled: list[asyncio.Future[None]] = []
         self._groups: dict[GroupKey, Arrivals] = {}

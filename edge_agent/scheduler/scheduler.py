@@ -149,6 +149,11 @@ class Scheduler:
         models = self._models.values()
         return [(m.digest, one.priority, one.count) for m in models for one in m.queues]
 
+    def runs_only_again(self, digest: str) -> bool:
+        """Whether all that runs of a model was in a batch that failed: that was told already."""
+        model = self._models.get(digest)
+        return model is not None and 0 < model.running == model.running_again
+
     def _weight(self, tenant: str) -> float:
         return self._limits.tenant(tenant).weight
 
@@ -267,6 +272,7 @@ class Scheduler:
         charged_s = model.times.expected_s(rows)
         share.used_s += charged_s / model.settings.weight
         model.running += 1
+        model.running_again += entries[0].is_again
         self._running += 1
         return Batch(
             model=model.digest,
@@ -283,6 +289,7 @@ class Scheduler:
         now = self._clock()
         model, ran_s = run.model, now - run.started
         model.running -= 1
+        model.running_again -= entries[0].is_again
         self._running -= 1
         run.share.used_s += (ran_s - run.charged_s) / model.settings.weight
         if len(outcomes) != len(entries):
@@ -313,6 +320,7 @@ class Scheduler:
             if entry.group is not None:
                 entry.group.left(entry.rows, self._clock())
                 entry.group = None
+            entry.is_again = True
             self._wait(entry, at_front=True)
 
     def _answer(self, entry: Entry, outcome: Outcome, run: _Run) -> None:

@@ -67,7 +67,7 @@ class DesiredState:
             document = {"desired": desired, "state_dir": self._state_dir}
         else:
             raise MethodError(scope["method"], ("GET", "HEAD", "PUT", "DELETE"))
-        await send_reply(json_reply(document), exchange.request_id, send)
+        await send_reply(json_reply(document), exchange, send)
 
     async def _put(self, exchange: Exchange) -> dict[str, Any]:
         value = json_bodies.read(_ANY, await self._bodies.read(exchange))
@@ -92,7 +92,7 @@ class Reload:
         if scope["method"] != "POST":
             raise MethodError(scope["method"], ("POST",))
         document = {"needs_a_restart": await self._reload()}
-        await send_reply(json_reply(document), exchange.request_id, send)
+        await send_reply(json_reply(document), exchange, send)
 
 
 def _told(applied: Applied) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 EXCHANGE: Final = "edge_agent.exchange"
 _MIB: Final = 1024 * 1024
+_LOG: Final = logging.getLogger("edge_agent.server")
 
 
 class Access(Protocol):
@@ -45,7 +47,7 @@ class Access(Protocol):
 
 
 def bodies(config: ServeConfig) -> Bodies:
-    """Returns what reads bodies; all apps share one, so that its limits hold for them together."""
+    """Returns what reads bodies; apps that share one have its limits together."""
     return Bodies(config.max_request_mib * _MIB, config.max_queued_mib * _MIB)
 
 
@@ -156,7 +158,7 @@ class _Gate:
             if handler is None:
                 await self._others(scope, receive, send)
             else:
-                await send_reply(await handler(exchange), exchange.request_id, send)
+                await send_reply(await handler(exchange), exchange, send)
         except ClientGoneError:
             return
         except asyncio.CancelledError:
@@ -168,6 +170,9 @@ class _Gate:
             del scope[EXCHANGE]  # each has the other: memory would wait for a cycle collection
 
     async def _refuse(self, error: Exception, exchange: Exchange, send: Send) -> None:
+        if exchange.is_replying:
+            _LOG.error("reply_failed", extra={"request_id": exchange.request_id}, exc_info=error)
+            return
         reply = failures.reply(error, exchange.request_id, self._parts.is_admin)
         if not exchange.is_asking:
             self._parts.refused(reply.status, failures.kind(error))
@@ -176,4 +181,4 @@ class _Gate:
         is_stranger = not hasattr(exchange, "caller")  # who wasn't let in doesn't stay
         if is_waiting or is_stranger:
             reply.headers.append((b"connection", b"close"))
-        await send_reply(reply, exchange.request_id or "-", send)
+        await send_reply(reply, exchange, send)

@@ -49,6 +49,16 @@ class Cycle(RequestResponseCycle):
 
     await_body: Callable[[Cycle], None] | None = None
     _head: bytes | None = None
+    _is_lost = False
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether nobody gets the reply. uvicorn tells this only to the last request of several."""
+        return self._is_lost or self.transport.is_closing()
+
+    @disconnected.setter
+    def disconnected(self, value: bool) -> None:
+        self._is_lost = value
 
     async def receive(self) -> Any:
         """As uvicorn's, but what was received is handed out as it is."""

@@ -53,6 +53,7 @@ class Exchange:
         held: Bytes of its body that count as held in memory.
         is_read: Whether all of the body has arrived.
         is_asking: Whether a model is being asked: then its errors are counted there.
+        is_replying: Whether a reply has begun: then no other one can be sent.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class Exchange:
         "held",
         "is_asking",
         "is_read",
+        "is_replying",
         "receive",
         "request_id",
         "scope",
@@ -78,6 +80,7 @@ class Exchange:
         self.held = 0
         self.is_read = False
         self.is_asking = False
+        self.is_replying = False
         self.arrived = monotonic()
 
     def call(

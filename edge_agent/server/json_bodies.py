@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 # Each value may become an object before anything is checked: this bounds their memory.
 MAX_VALUES: Final = 2 * 1024 * 1024
-MAX_STRINGS: Final = 256 * 1024
+MAX_STRINGS: Final = 64 * 1024
 _SURELY_FEW_BYTES: Final = 64 * 1024
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
 

@@ -82,8 +82,9 @@ class HttpServer:
 
     async def start(self) -> None:
         """Begins to take connections."""
-        # Its warnings tell of each malformed request, which anybody can send at will.
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        # Their warnings tell of each malformed request, which anybody can send at will.
+        for name in ("uvicorn.error", "python_multipart"):
+            logging.getLogger(name).setLevel(logging.ERROR)
         loop = asyncio.get_running_loop()
         for listener, state in zip(self._listeners, self._states, strict=True):
             limits = self._network if listener.path is None else self._local

@@ -64,6 +64,7 @@ class _Limited(asyncio.Protocol):
         self._limits = limits
         self._wanted = Wanted()
         self._seen: object = None
+        self._unread = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,11 +106,15 @@ class _Limited(asyncio.Protocol):
 
     def _look(self) -> None:
         """Ends a connection that hasn't got on since the last look, unless we are the reason."""
-        is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle and self._seen is self.cycle:
-            self.transport.close()
+        unread = self.transport.get_write_buffer_size()
+        is_same = self._seen is self.cycle
+        if is_same and 0 < unread >= self._unread:
+            self.transport.abort()  # to close it would wait until all is read
             return
-        self._seen = self.cycle
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and is_same:
+            self.transport.close()
+        self._seen, self._unread = self.cycle, unread
         self._timer = self.loop.call_later(self._limits.idle_s, self._look)
 
 

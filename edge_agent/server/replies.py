@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from edge_agent.server.exchange import Exchange
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -41,13 +44,14 @@ def json_reply(value: Any, status: int = 200) -> Reply:
     return Reply(_JSON.encode(value), status)
 
 
-async def send_reply(reply: Reply, request_id: str, send: Send) -> None:
-    """Sends a reply."""
+async def send_reply(reply: Reply, exchange: Exchange, send: Send) -> None:
+    """Sends a reply to a request."""
     headers = [
         (b"content-type", reply.content_type),
         (b"content-length", b"%d" % len(reply.body)),
-        (b"x-request-id", request_id.encode()),
+        (b"x-request-id", (exchange.request_id or "-").encode()),
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    exchange.is_replying = True
     await send({"type": "http.response.body", "body": reply.body})

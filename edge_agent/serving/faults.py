@@ -24,6 +24,7 @@ class Faults:
 
     Twice in a minute on shared workers: the model gets workers of its own, and hurts nobody else
     any more. Five times in a minute there: it is taken out of service, until it is loaded again.
+    Whose inputs do it isn't asked: one caller's may take a model from all.
 
     Args:
         registry: Who answers.
@@ -53,10 +54,12 @@ class Faults:
         entry = self._registry.loaded(digest) if digest else None
         name = entry.ref.name if entry else None
         self._log("worker_failed", model=name, reason=reason)
-        if entry is None or entry.state != "READY":
+        if entry is None or entry.state != "READY" or entry.host is None:
             return
+        if entry.host.scheduler.runs_only_again(entry.ref.digest):
+            return  # the batch that it was in has been counted
         faults = self._count(entry.ref.name)
-        if entry.host is not None and entry.host.kind.owner is None:
+        if entry.host.kind.owner is None:
             if faults >= SHARED_FAULTS:
                 self._isolate(entry)
         elif faults >= OWN_FAULTS:

@@ -49,8 +49,8 @@ class _Shelf:
 class Idempotency(Generic[T]):
     """Replies by idempotency key, bounded in number, bytes and time.
 
-    A refusal of the input is kept like a reply. Any other failure isn't: a retry is executed. Where
-    there is no room, the oldest goes of the tenant who has most: nobody drives out what others have.
+    A refusal of the input is kept like a reply. Any other failure isn't: a retry is executed.
+    Beyond the bounds the oldest goes of the tenant who has most: nobody drives out all the others.
 
     Args:
         max_entries: How many are kept.

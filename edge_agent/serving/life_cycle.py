@@ -25,7 +25,7 @@ from edge_agent.errors import (
 )
 from edge_agent.serving import model_files
 from edge_agent.serving.entry import Entry
-from edge_signing.errors import SigningError
+from edge_signing.errors import BundleUnreadable, SigningError
 
 if TYPE_CHECKING:
     from edge_agent.bundles import Bundle
@@ -49,6 +49,8 @@ _LASTING: Final = (
     ModelNotFoundError,
     SigningError,
 )
+# What says that these bytes aren't to be served any more; anything else says nothing about them.
+_UNTRUSTED: Final = (MismatchError, ModelNotFoundError, SigningError)
 _WAKE_AGAIN_S: Final = 15.0
 
 
@@ -195,7 +197,8 @@ class LifeCycle:
     async def recheck(self) -> bool:
         """Ends what can't be trusted any more, after a change of the keyring.
 
-        What is being loaded meanwhile is verified once more before it answers.
+        What is being loaded meanwhile is verified once more before it answers. What can't be read
+        now goes on as it is: nothing speaks against the bytes that are loaded.
 
         Returns:
             Whether something isn't trusted any more.
@@ -206,11 +209,13 @@ class LifeCycle:
             try:
                 await self._verify(entry)
             except (AgentError, SigningError, OSError) as error:
+                if not isinstance(error, _UNTRUSTED) or isinstance(error, BundleUnreadable):
+                    self._tell("model_not_rechecked", entry, str(error))
+                    continue
                 is_revoked = is_revoked or isinstance(error, SigningError)
-                wakes = not isinstance(error, _LASTING)
                 if entry.state == "UNAVAILABLE" and entry.wakes:
-                    entry.be("UNAVAILABLE", str(error), wakes=wakes)
-                host = self._cut_off(entry, str(error), wakes)
+                    entry.be("UNAVAILABLE", str(error), wakes=False)
+                host = self._cut_off(entry, str(error), wakes=False)
                 if host is not None:  # others are not to wait until it is freed
                     self._tasks.create_task(self._drop(entry, host))
         return is_revoked
@@ -348,9 +353,9 @@ class LifeCycle:
                 self._meter.forget(entry.ref.name, entry.ref.version)
             self._tell("model_unloaded", entry)
 
-    def _tell(self, event: str, entry: Entry) -> None:
+    def _tell(self, event: str, entry: Entry, reason: str | None = None) -> None:
         ref = entry.ref
-        self._log(event, model=ref.name, version=ref.version, reason=entry.reason)
+        self._log(event, model=ref.name, version=ref.version, reason=reason or entry.reason)
 
     async def _free(self, entry: Entry) -> None:
         await self._placement.free(entry)

@@ -13,6 +13,7 @@ import msgspec
 
 from edge_agent.bundles import MAX_MODEL_BYTES, named_files
 from edge_agent.errors import UnavailableError
+from edge_agent.workers.answer_form import answer_form
 from edge_agent.workers.work import ModelFiles
 from edge_signing.external_data import external_files, resolve
 
@@ -56,6 +57,7 @@ def seal(bundle: Bundle, part: EngineFile) -> ModelFiles:
         msgspec.msgpack.encode(bundle.description),
         part.engine,
         files,
+        answer_form(bundle.description),
     )
 
 

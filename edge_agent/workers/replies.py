@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite, prod
 from typing import Final
 
-from edge_agent.calls import ITEM_BYTES, Answer, OutputTensor, Query
+from edge_agent.calls import Answer, OutputTensor, Query
 from edge_agent.errors import (
     AgentError,
     BadInputError,
@@ -22,6 +22,7 @@ from edge_agent.errors import (
     UnavailableError,
 )
 from edge_agent.types import ScoredLabel
+from edge_agent.workers.answer_form import MAX_OPEN_BYTES, AnswerForm
 from edge_agent.workers.protocol import Answered, Failure, Ran, Refused, TensorPart
 from edge_agent.workers.tensor_memory import TensorMemory, written_bytes
 from edge_agent.workers.work import Loaded, Outcome
@@ -43,8 +44,6 @@ _KINDS: Final[dict[str, type[AgentError]]] = {
     )
 }
 _STAGES: Final = frozenset({"prepare", "infer", "answer"})
-_MAX_OUTPUTS: Final = 64
-_MAX_AXES: Final = 8
 _MAX_NAME: Final = 256
 _MAX_TEXT: Final = 4096
 _MAX_MS: Final = 3_600_000.0  # no run may take longer: max_run_ms
@@ -77,12 +76,15 @@ def checked(loaded: Loaded | None) -> Loaded:
     return loaded
 
 
-def outcomes(ran: Ran, queries: Sequence[Query], memory: TensorMemory) -> list[Outcome]:
+def outcomes(
+    ran: Ran, queries: Sequence[Query], form: AnswerForm, memory: TensorMemory
+) -> list[Outcome]:
     """Copies the answers to a batch out of the shared memory.
 
     Args:
         ran: What the worker said.
         queries: What it was asked.
+        form: What the model can answer.
         memory: Where outputs lie.
 
     Raises:
@@ -98,54 +100,78 @@ def outcomes(ran: Ran, queries: Sequence[Query], memory: TensorMemory) -> list[O
     if sizes > _FEW_BYTES and sizes > written_bytes(memory.descriptor):
         raise UntrueError(f"says that its outputs are {sizes} bytes, more than it has written")
     return [
-        failed(one.failure) if isinstance(one, Refused) else _answer(one, query, memory)
+        failed(one.failure) if isinstance(one, Refused) else _answer(one, query, form, memory)
         for one, query in zip(ran.items, queries, strict=True)
     ]
 
 
-def _answer(said: Answered, query: Query, memory: TensorMemory) -> Answer:
-    if said.labels:
-        if said.outputs or query.wants != "labels":
-            raise UntrueError("gave labels that nobody asked for")
-        for row in said.labels:
-            _check_labels(row, query.top_k)
+def _answer(said: Answered, query: Query, form: AnswerForm, memory: TensorMemory) -> Answer:
+    rows = _rows(query)
+    outputs: tuple[OutputTensor, ...] = ()
+    if query.wants == "labels" and form.top_k and (said.labels or rows):
+        _check_labels(said, query, form, rows)
+    elif said.labels:
+        raise UntrueError("gave labels that nobody asked for")
+    else:
+        outputs = _outputs(said.outputs, query, form, rows, memory)
     if len(said.confident) != len(said.labels):
         raise UntrueError("is confident of other rows than it answered")
     for stage, ms in said.timings_ms.items():
         if stage not in _STAGES or not 0 <= ms <= _MAX_MS:
             raise UntrueError("told timings that are none")
-    outputs = _outputs(said.outputs, query, memory)
     return Answer(said.labels, outputs, said.confident, said.timings_ms)
 
 
-def _check_labels(row: tuple[ScoredLabel, ...], top_k: int | None) -> None:
-    if top_k is not None and len(row) > top_k:
-        raise UntrueError(f"gave {len(row)} labels where {top_k} were asked for")
-    if not all(one.index >= 0 and isfinite(one.score) for one in row):
+def _rows(query: Query) -> int:
+    if query.images:
+        return len(query.images)
+    shape = query.tensors[0].shape if query.tensors else ()
+    return shape[0] if shape else 1
+
+
+def _check_labels(said: Answered, query: Query, form: AnswerForm, rows: int) -> None:
+    if said.outputs:
+        raise UntrueError("gave outputs beside labels")
+    count = len(said.labels)
+    if count != rows if form.has_batch_axis else not 0 < count <= form.max_rows:
+        raise UntrueError(f"gave {count} rows of labels to {rows} of the query")
+    top_k = form.top_k if query.top_k is None else query.top_k
+    for row in said.labels:
+        _check_row(row, min(top_k, form.classes), form.classes)
+
+
+def _check_row(row: tuple[ScoredLabel, ...], most: int, classes: int) -> None:
+    if not 0 < len(row) <= most:
+        raise UntrueError(f"gave {len(row)} labels where {most} were asked for")
+    if not all(0 <= one.index < classes and isfinite(one.score) for one in row):
         raise UntrueError("gave labels without a place or a score")
 
 
 def _outputs(
-    parts: tuple[TensorPart, ...], query: Query, memory: TensorMemory
+    parts: tuple[TensorPart, ...], query: Query, form: AnswerForm, rows: int, memory: TensorMemory
 ) -> tuple[OutputTensor, ...]:
-    if not parts:
-        return ()
     names = {part.name for part in parts}
-    if len(names) != len(parts) or len(parts) > _MAX_OUTPUTS:
-        raise UntrueError("gave the same output twice, or more than a model has")
-    if query.outputs and not names.issubset(query.outputs):
-        raise UntrueError("gave outputs that nobody asked for")
+    if len(names) != len(parts) or names != (set(query.outputs) or form.names):
+        raise UntrueError("gave other outputs than it was asked for")
+    open_bytes = 0
+    for part in parts:
+        wanted = form.outputs.get(part.name)
+        if wanted is None or not wanted.fits(part.dtype, part.shape):
+            raise UntrueError("gave an output that the model can't have")
+        if form.has_batch_axis and part.shape[0] != rows:
+            raise UntrueError(f"gave {part.shape[0]} rows to {rows}")
+        if prod(part.shape) * wanted.item_bytes != part.span.size or part.is_json:
+            raise UntrueError(
+                f"gave {part.span.size} bytes for {part.dtype} of the shape {list(part.shape)}"
+            )
+        if wanted.is_open:  # an empty one may have long axes
+            open_bytes += prod([axis or 1 for axis in part.shape]) * wanted.item_bytes
+    if open_bytes > MAX_OPEN_BYTES:
+        raise UntrueError(f"gave outputs of {open_bytes} bytes, the limit is {MAX_OPEN_BYTES}")
     return tuple([_output(part, memory) for part in parts])
 
 
 def _output(part: TensorPart, memory: TensorMemory) -> OutputTensor:
-    item_bytes = ITEM_BYTES.get(part.dtype)
-    if item_bytes is None or len(part.shape) > _MAX_AXES or not 0 < len(part.name) <= _MAX_NAME:
-        raise UntrueError("gave an output that no model can have")
-    if prod(part.shape) * item_bytes != part.span.size or part.is_json:
-        raise UntrueError(
-            f"gave {part.span.size} bytes for {part.dtype} of the shape {list(part.shape)}"
-        )
     try:
         data = bytes(memory.view(part.span))
     except ValueError as error:

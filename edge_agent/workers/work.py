@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from edge_agent.calls import Answer, Priority, Query
 from edge_agent.errors import AgentError
+from edge_agent.workers.answer_form import AnswerForm
 
 Outcome: TypeAlias = Answer | AgentError
 
@@ -57,6 +58,7 @@ class ModelFiles(Struct, frozen=True):
         engine: Which engine is to run it.
         files: Sealed memory (memfd_create(2)) by file name: the model file, its external data,
             labels and golden files. Whoever made them closes them.
+        form: What its answers look like.
     """
 
     digest: str
@@ -65,6 +67,7 @@ class ModelFiles(Struct, frozen=True):
     description: bytes
     engine: str
     files: dict[str, int]
+    form: AnswerForm
 
 
 class Loaded(Struct, frozen=True):

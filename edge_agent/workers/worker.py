@@ -16,6 +16,7 @@ from edge_agent.calls import Query
 from edge_agent.child_process import ending
 from edge_agent.errors import BadInputError, WorkerFailedError
 from edge_agent.workers import pending, replies
+from edge_agent.workers.answer_form import AnswerForm
 from edge_agent.workers.channel import Channel
 from edge_agent.workers.pending import Pending, Read
 from edge_agent.workers.process import WorkerProcess
@@ -89,6 +90,7 @@ class Worker:
         self._loop = loop
         self._started: asyncio.Future[None] = loop.create_future()
         self._running = 0
+        self._forms: dict[str, AnswerForm] = {}
         self._pending = Pending(self._overdue)
         most_mib = settings.memory_limit_mib
         self._memory = TensorMemory.create(
@@ -175,6 +177,7 @@ class Worker:
         )
         descriptors = tuple(files.files.values())
         loaded: Loaded = await self._send(command, timeout_s, pending.loaded, descriptors)
+        self._forms[files.digest] = files.form
         return loaded
 
     async def unload(self, digest: str, timeout_s: float) -> None:
@@ -188,6 +191,7 @@ class Worker:
             ModelNotReadyError: There is none of that digest.
         """
         await self._send(UnloadModel(self._pending.next_id(), digest), timeout_s, pending.done)
+        self._forms.pop(digest, None)
 
     async def probe(self, digest: str, timeout_s: float) -> None:
         """Has a model answer its golden input.
@@ -270,7 +274,8 @@ class Worker:
         items = tuple([self._item(query) for query in queries])
         command = RunBatch(self._pending.next_id(), digest, items)
         self._running = command.id
-        return self._send(command, timeout_s, lambda said: self._outcomes(said, queries))
+        form = self._forms.get(digest)
+        return self._send(command, timeout_s, lambda said: self._outcomes(said, queries, form))
 
     def _item(self, query: Query) -> Item:
         put = self._memory.put
@@ -322,10 +327,12 @@ class Worker:
         else:
             raise replies.UntrueError("answered before it was ready")
 
-    def _outcomes(self, report: Report, queries: Sequence[Query]) -> list[Outcome]:
-        if not isinstance(report, Ran):
+    def _outcomes(
+        self, report: Report, queries: Sequence[Query], form: AnswerForm | None
+    ) -> list[Outcome]:
+        if not isinstance(report, Ran) or form is None:
             raise replies.UntrueError("answered a batch with something else")
-        answers = replies.outcomes(report, queries, self._memory)
+        answers = replies.outcomes(report, queries, form, self._memory)
         self._memory.give_back()
         return answers
 

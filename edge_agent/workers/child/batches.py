@@ -13,6 +13,7 @@ from msgspec import Struct
 from edge_agent import tensors
 from edge_agent.errors import AgentError, BadInputError, EngineFailedError
 from edge_agent.types import dtype_name
+from edge_agent.workers.answer_form import MAX_OPEN_BYTES
 from edge_agent.workers.child import faults
 from edge_agent.workers.child.model import joined, part, rows
 from edge_agent.workers.protocol import Answered, Failure, Item, Refused, Span, TensorPart
@@ -166,7 +167,7 @@ def _answer(
 ) -> Answered:
     started = perf_counter()
     labels = model.pipeline.answers(outputs, one.item.top_k) if one.item.wants == "labels" else ()
-    parts = () if labels else tuple(_put(name, outputs[name], memory) for name in one.wanted)
+    parts = () if labels else _put_all(model, one.wanted, outputs, memory)
     floor = model.pipeline.description.contract.min_confidence
     return Answered(
         labels,
@@ -178,6 +179,19 @@ def _answer(
             "answer": (perf_counter() - started) * 1e3,
         },
     )
+
+
+def _put_all(
+    model: Model, wanted: Sequence[str], outputs: Tensors, memory: TensorMemory
+) -> tuple[TensorPart, ...]:
+    open_bytes = sum([outputs[name].nbytes for name in wanted if model.form.outputs[name].is_open])
+    if open_bytes > MAX_OPEN_BYTES:
+        raise BadInputError(
+            f"its outputs take {open_bytes} bytes, the limit is {MAX_OPEN_BYTES}",
+            path=_SOURCE,
+            hint="ask for less at a time",
+        )
+    return tuple([_put(name, outputs[name], memory) for name in wanted])
 
 
 def _put(name: str, value: Tensor, memory: TensorMemory) -> TensorPart:

@@ -12,6 +12,7 @@ from edge_agent.description import batch_axis
 from edge_agent.engine_choice import Probe, measure
 from edge_agent.errors import AgentError, EngineUnavailableError, ModelNotReadyError
 from edge_agent.pipeline import Pipeline
+from edge_agent.workers.answer_form import answer_form
 from edge_agent.workers.work import Loaded
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Model:
     Attributes:
         pipeline: What stands around the engine.
         layout: Layout of its images on the engine's side, where model.yaml says one.
+        form: What its answers look like.
         batches: Whether rows of several callers may run together.
 
     Raises:
@@ -59,6 +61,7 @@ class Model:
             raise EngineUnavailableError(f"{contents.ref.name} has no file for {engine}")
         self.pipeline = Pipeline(contents.description, contents.labels(), limits)
         self.layout = part.layout
+        self.form = answer_form(contents.description)
         self.batches = False
         self._contents = contents
         self._engine = engine

@@ -71,7 +71,7 @@ class Scene:
             self.load,
             cast("Rooms", self.rooms),
             TokensInForce(ServeConfig()),
-            bodies(ServeConfig()),
+            (bodies(ServeConfig()),),
             self.notifier,
             lambda text: None,
         )

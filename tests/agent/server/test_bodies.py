@@ -8,10 +8,12 @@ import json
 import zlib
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
-from edge_agent.errors import OverloadedError
+from edge_agent.errors import BadInputError, OverloadedError
 from edge_agent.serve_config import ServeConfig
+from edge_agent.server import json_bodies
 from edge_agent.server.auth import Caller
 from edge_agent.server.bodies import Bodies
 from edge_agent.server.codings import pack
@@ -109,6 +111,36 @@ def test_a_body_that_never_ends_is_given_up() -> None:
         asyncio.run(Bodies(100, 100, timeout_s=0.01).read(one))
 
 
+def slow(begun: int) -> tuple[Exchange, asyncio.Event]:
+    """A request of which so many MiB come at once, and the rest when it is told."""
+    pieces, told = [bytes(begun * MIB), b"rest"], asyncio.Event()
+
+    async def receive() -> Message:
+        if len(pieces) == 1:
+            await told.wait()
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    made = Exchange({}, receive, {})
+    made.caller = Caller("uid:1")
+    return made, told
+
+
+def test_a_large_body_gets_on_while_memory_is_short() -> None:
+    bodies = Bodies(8 * MIB, 8 * MIB, look_s=0.01)
+    with pytest.raises(BodyTooSlowError, match="too slowly"):
+        asyncio.run(bodies.read(slow(5)[0]))
+
+
+@pytest.mark.parametrize(("begun", "limit"), [(5, 64), (3, 5)])
+def test_otherwise_it_may_take_its_time(begun: int, limit: int) -> None:
+    async def scenario() -> int:
+        one, told = slow(begun)
+        asyncio.get_running_loop().call_later(0.05, told.set)
+        return len(await Bodies(min(8, limit) * MIB, limit * MIB, look_s=0.01).read(one))
+
+    assert asyncio.run(scenario()) == begun * MIB + 4
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "GZIP", "identity"])
 def test_packed_requests_are_unpacked(coding: str) -> None:
     service = FakeService()
@@ -195,3 +227,10 @@ def test_json_of_too_many_values_is_refused_before_it_is_read() -> None:
     got = asked(data(FakeService()), "POST", "/v1/models/demo/open:predict", body)
     assert got.status == 400
     assert "values" in got.json()["error"]
+
+
+def test_json_of_too_many_names_is_refused_before_it_is_read() -> None:
+    names = b",".join(b'"%d":1' % number for number in range(70_000))
+    for body in (b'{"inputs": [{%s}]}' % names, b'{"instances": [{%s}]}' % names):
+        with pytest.raises(BadInputError, match="names"):
+            json_bodies.read(msgspec.json.Decoder(dict[str, msgspec.Raw]), body)

@@ -147,7 +147,7 @@ def of(tenant: str, body: bytes) -> Exchange:
     return made
 
 
-def test_one_tenant_holds_half_at_most() -> None:
+def test_no_tenant_holds_more_than_it_leaves_free() -> None:
     async def scenario() -> None:
         held = Bodies(4, 16)
         greedy = [of("uid:1", b"1234") for _ in range(3)]
@@ -156,12 +156,21 @@ def test_one_tenant_holds_half_at_most() -> None:
         with pytest.raises(OverloadedError) as caught:
             await held.read(greedy[2])
         assert caught.value.is_callers_share
-        assert await held.read(of("uid:2", b"1234")) == b"1234"
+        for number in (2, 3):  # however many have come, there is room for one more
+            assert await held.read(of(f"uid:{number}", b"12")) == b"12"
+        with pytest.raises(OverloadedError) as caught:
+            await held.read(of("uid:4", b"123"))
+        assert not caught.value.is_callers_share
+        assert await held.read(of("uid:4", b"1")) == b"1"
         held.release(greedy[0])
         held.release(greedy[0])
-        assert await held.read(greedy[2]) == b"1234"
+        assert await held.read(of("uid:2", b"12")) == b"12"
 
     asyncio.run(scenario())
+
+
+def test_who_is_alone_may_send_the_largest_body() -> None:
+    assert asyncio.run(Bodies(4, 4).read(of("uid:1", b"1234"))) == b"1234"
 
 
 @pytest.mark.parametrize(

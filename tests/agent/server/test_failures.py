@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
@@ -10,6 +11,8 @@ import pytest
 from edge_agent import errors
 from edge_agent.server import errors as server
 from edge_agent.server import failures
+from edge_agent.server.auth import PEER
+from edge_agent.server.replies import Message
 from edge_signing import errors as signing
 from tests.agent.server.asgi import admin, asked, data
 from tests.agent.server.fakes import FakeService
@@ -143,3 +146,24 @@ def test_there_is_nothing_elsewhere(path: str) -> None:
     got = asked(data(FakeService()), "GET", path)
     assert got.status == 404
     assert got.json()["kind"] == "RouteNotFoundError"
+
+
+def test_a_reply_that_has_begun_is_followed_by_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+        if message["type"] == "http.response.body":
+            raise RuntimeError("the transport is closed")
+
+    scope = {"method": "GET", "raw_path": b"/v2", "headers": [], "state": {PEER: "uid:1"}}
+
+    async def scenario() -> None:
+        await data(FakeService())(scope, receive, send)
+
+    asyncio.run(scenario())
+    assert sent == ["http.response.start", "http.response.body"]
+    assert [one.msg for one in caplog.records] == ["reply_failed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from edge_agent.answers import SCHEMA
 from edge_agent.errors import ImageError
+from edge_agent.server import uploads
 from tests.agent.server.asgi import Got, asked, data
 from tests.agent.server.fakes import COLOUR as MODEL
 from tests.agent.server.fakes import DIGEST, FakeService, status
@@ -152,6 +154,17 @@ def test_the_one_file_of_a_form_is_the_image(photo: bytes) -> None:
     body = form(('name="note"', b"hello"), (FILE, photo))
     assert post(body, MULTIPART, service=service).status == 200
     assert bytes(service.calls[0].query.images[0]) == photo
+
+
+def test_a_large_form_is_read_beside_others() -> None:
+    async def scenario() -> bytes:
+        body = form((FILE, bytes(1024 * 1024)))
+        reading = asyncio.create_task(uploads.image(body, MULTIPART.encode()))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        return bytes(await reading)
+
+    assert asyncio.run(scenario()) == bytes(1024 * 1024)
 
 
 @pytest.mark.parametrize(

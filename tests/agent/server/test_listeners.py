@@ -338,6 +338,76 @@ def test_what_is_no_http_is_told_so_in_json(kind: str, run: Any, folder: Path) -
     run(scenario())
 
 
+def test_malformed_requests_arent_logged(
+    kind: str, run: Any, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    form = "POST /infer/acme/colour HTTP/1.1\nHost: x\nContent-Length: 8\nContent-Type: "
+
+    async def scenario() -> None:
+        async with served(folder) as one:
+            client = await one.connect()
+            head = form + "multipart/form-data; boundary=b"
+            assert (await client.ask(head, b"--b\r\n\x00: "))[0] == 400
+            client.writer.write(b"\x16\x03\x01 hello\r\n\r\n")
+            assert (await client.receive())[0] == 400
+            client.close()
+
+    run(scenario())
+    assert not caplog.records
+
+
+LONG = b"""{"inputs": [{"name": "x", "shape": [1, 500000], "datatype": "FP32", "data": [1]}],
+ "parameters": {"binary_data_output": true}}"""
+
+
+@pytest.mark.parametrize(
+    "requests", [[infer(LONG)], [("GET /openapi.json HTTP/1.1\nHost: x", b"")] * 100]
+)
+def test_who_reads_no_replies_loses_the_connection(
+    kind: str, run: Any, folder: Path, requests: list[tuple[str, bytes]]
+) -> None:
+    async def scenario() -> None:
+        async with served(folder, max_connections=1, idle_s=0.01) as one:
+            one.service.value = lambda *_: 0.0
+            with socket.socket(socket.AF_UNIX) as deaf:
+                deaf.connect(str(one.path))
+                for head, body in requests:
+                    deaf.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
+                async with asyncio.timeout(20):
+                    await others_get_in(one)
+
+    run(scenario())
+
+
+async def others_get_in(one: Served) -> None:
+    while True:
+        client = await one.connect()
+        try:
+            if (await client.ask(LIVE))[0] == 200:
+                return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            continue  # refused, or idle for too long before it asked
+        finally:
+            client.close()
+
+
+def test_who_goes_away_is_no_fault(
+    kind: str, run: Any, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with served(folder) as one:
+            one.service.gate = asyncio.Event()
+            client = await one.connect()
+            for _ in range(3):
+                client.send(*infer())
+            await one.service.entered.wait()
+            client.close()
+            await one.service.cancelled.wait()
+
+    run(scenario())
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("begun", [b"", b"GET /v2 HTT", b"GET /v2 HTTP/1.1\r\nHost: x\r\n"])
 def test_a_connection_that_doesnt_get_on_is_closed(
     kind: str, run: Any, folder: Path, begun: bytes

@@ -11,8 +11,9 @@ import pytest
 
 from edge_agent.calls import Call
 from edge_agent.errors import BadInputError
+from edge_agent.server import v1_requests
 from tests.agent.server.asgi import Got, ask, asked, data
-from tests.agent.server.fakes import FakeService
+from tests.agent.server.fakes import COLOUR, FakeService, raw
 
 PHOTO = {"b64": b64encode(b"photo").decode()}
 
@@ -128,6 +129,62 @@ def test_what_fits_no_input_never_reaches_the_model(model: str, document: Any) -
     assert got.status == 400
     assert got.json()["error"]
     assert not service.calls
+
+
+@pytest.mark.parametrize(
+    ("row", "shape"),
+    [
+        ([[1, 2, 3]], (1, 1, 3)),
+        ([[1, 2], [3, 4], [5, 6]], (1, 3, 2)),
+        ([[]], (1, 1, 0)),
+        ([[], [], []], (1, 3, 0)),
+    ],
+)
+def test_open_axes_are_as_long_as_the_first_list_of_their_depth(
+    row: Any, shape: tuple[int, ...]
+) -> None:
+    service = FakeService((raw("demo/wide", {"x": (1, "h", "w")}, {"y": (1, 1)}),))
+    assert predict({"instances": [row]}, "demo/wide", service).status == 200
+    assert sent(service, "x") == [(shape, [row])]
+    assert predict({"instances": [[1, 2]]}, "demo/wide", service).status == 400
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"instances": [%s]}', b'{"inputs": [%s]}', b'{"inputs": {"x": [%s]}}']
+)
+def test_a_list_that_is_too_long_isnt_made(body: bytes) -> None:
+    long = body % (b"[]," * 70_000 + b"[]")
+    got = asked(data(FakeService()), "POST", "/v1/models/demo/batched:predict", long)
+    assert got.status == 400
+    assert "at most length 4096" in got.json()["error"]
+
+
+def test_an_instance_names_as_many_inputs_as_a_model_may_have() -> None:
+    names = {f"x{number}": 1 for number in range(65)}
+    got = predict({"instances": [names]}, "demo/batched")
+    assert "length <= 64" in got.json()["error"]
+
+
+def test_a_large_prediction_is_read_beside_others() -> None:
+    photo = bytes(range(256)) * 8192
+    document = {"instances": [{"b64": b64encode(photo).decode()}]}
+
+    async def scenario() -> bytes:
+        body = json.dumps(document).encode()
+        reading = asyncio.create_task(v1_requests.read(body, COLOUR, batches=False))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        (query,), _ = await reading
+        return bytes(query.images[0])
+
+    assert asyncio.run(scenario()) == photo
+
+
+def test_base64_ends_once() -> None:
+    ended = "A" * (1024 * 1024 - 4) + "QQ=="
+    got = predict({"instances": [{"b64": ended + "AAAA"}]}, "acme/colour")
+    assert "base64" in got.json()["error"]
+    assert predict({"instances": [{"b64": ended}]}, "acme/colour").status == 200
 
 
 def test_one_bad_instance_fails_the_request_and_the_others_arent_waited_for() -> None:

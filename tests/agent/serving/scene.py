@@ -110,6 +110,8 @@ class FakePool:
         running: Runs wait for it.
         batches: What it has begun to run.
         failure: What comes of it; None for an answer.
+        crash: Told of it, with the model.
+        can_batch: Whether rows of several callers run together.
     """
 
     def __init__(self, scheduler: Scheduler, kind: HostKind, refuses: dict[str, Exception]) -> None:
@@ -118,6 +120,8 @@ class FakePool:
         self.refuses = refuses
         self.unload_error: Exception | None = None
         self.failure: AgentError | None = None
+        self.crash: Callable[[str], None] = lambda digest: None
+        self.can_batch = False
         self.loading, self.running = asyncio.Event(), asyncio.Event()
         self.loading.set()
         self.running.set()
@@ -140,6 +144,8 @@ class FakePool:
             batch = await self._scheduler.next_batch(self.models, frozenset(Priority))
             self.batches.append(batch)
             await self.running.wait()
+            if self.failure:
+                self.crash(batch.model)
             batch.done([self.failure or answer(batch.model) for _ in batch.queries])
 
     async def load(self, digest: str) -> Loaded:
@@ -149,7 +155,7 @@ class FakePool:
             raise self.refuses[digest]
         self.models.add(digest)
         self._scheduler.models_changed()
-        return Loaded(1.0, False, "fake 1")
+        return Loaded(1.0, self.can_batch, "fake 1")
 
     async def unload(self, digest: str) -> None:
         self.models.discard(digest)

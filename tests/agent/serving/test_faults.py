@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from edge_agent.errors import GoldenMismatchError, ModelNotReadyError
+from edge_agent.errors import GoldenMismatchError, ModelNotReadyError, WorkerFailedError
 from edge_agent.serving import faults
 
 from .scene import Scene, play, until, who
@@ -31,6 +32,30 @@ def test_twice_on_shared_workers_moves_it_to_its_own(tmp_path: Path) -> None:
         assert owners(s) == [None, "acme/a"]
         assert A1 not in s.pools[0].models
         assert (await s.ask(name="acme/b")).model.name == "acme/b"
+
+    play(tmp_path, act)
+
+
+def test_a_batch_that_fails_counts_once_however_often_its_jobs_run(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        await s.serve(name="acme/b")
+        (pool,) = s.pools
+        pool.can_batch = True
+        entry = await s.serve()
+        pool.crash = lambda digest: s.faults.on_worker_failed(digest, "crashed")
+        pool.running.clear()
+        busy = s.asking(name="acme/b")
+        await until(lambda: pool.batches)
+        calls = [s.asking(number) for number in range(3)]
+        await until(lambda: s.waiting() == 3)
+        pool.failure = WorkerFailedError("crashed")
+        pool.running.set()
+        await asyncio.wait([busy, *calls])
+        assert [len(batch.queries) for batch in pool.batches] == [1, 3, 1, 1, 1]
+        assert (entry.state, owners(s)) == ("READY", [None])
+        with pytest.raises(WorkerFailedError):
+            await s.ask(4)
+        await until(lambda: entry.wakes)
 
     play(tmp_path, act)
 

@@ -228,7 +228,8 @@ def test_nothing_is_left_of_a_tenant_whose_replies_are_gone() -> None:
         await calls.run(KEY, b"q", done)
         clock.pass_s(60.0)
         await calls.run(("other", "model", "key"), b"q", done)
-        assert (list(calls._shelves), len(calls), calls._bytes) == (["other"], 1, 532)
+        assert (list(calls._shelves), len(calls)) == (["other"], 1)
+        assert calls._bytes == calls._shelves["other"].size < 1024
 
     asyncio.run(steps())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from time import monotonic
 
@@ -77,20 +78,23 @@ def test_rests_what_was_unused_for_longest_one_at_a_time(tmp_path: Path) -> None
     play(tmp_path, act)
 
 
-def test_never_rests_what_is_used_or_was_just_now(tmp_path: Path) -> None:
+def test_never_rests_what_is_used_or_waited_for_or_was_just_now(tmp_path: Path) -> None:
     async def act(s: Scene) -> None:
         await three(s)
         s.registry.find("acme/a", None).last_used = monotonic()
         pool = await s.running()
         began = s.asking(name="acme/b")
         await until(lambda: pool.batches)
+        waits = s.asking(name="acme/c")
+        await until(lambda: s.waiting())
+        (await s.serve(name="acme/d")).last_used = monotonic() - 50
         one = unloading(s, FULL)
         one.gauge.is_short = True
         for _ in range(3):
             await one.look(monotonic())
-        assert ready(s) == ["acme/a", "acme/b"]
+        assert ready(s) == ["acme/a", "acme/b", "acme/c"]
         pool.running.set()
-        await began
+        await asyncio.gather(began, waits)
 
     play(tmp_path, act)
 

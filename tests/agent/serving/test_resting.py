@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from edge_agent.errors import AgentError, ModelNotFoundError, ModelNotReadyError, UnavailableError
+from edge_agent.errors import (
+    AgentError,
+    MismatchError,
+    ModelNotFoundError,
+    ModelNotReadyError,
+    StoreError,
+    UnavailableError,
+)
 from edge_agent.serving import life_cycle
-from edge_signing.errors import NotTrusted, SigningError
+from edge_signing.errors import BundleUnreadable, NotTrusted, SigningError
 
 from .scene import Scene, play, until, who
 from .scene import entry as made
@@ -97,23 +104,41 @@ def test_what_is_not_trusted_any_more_is_not_woken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "wakes"),
-    [(None, None), (NotTrusted("revoked"), False), (OSError("disk"), True)],
+    "error",
+    [NotTrusted("revoked"), MismatchError("not what was signed"), ModelNotFoundError("removed")],
 )
-def test_a_reload_ends_what_cannot_be_opened_any_more(
-    tmp_path: Path, error: AgentError | SigningError | OSError | None, wakes: bool | None
+def test_a_reload_ends_what_is_not_trusted_any_more(
+    tmp_path: Path, error: AgentError | SigningError
 ) -> None:
     async def act(s: Scene) -> None:
         entry = await s.serve()
-        if error is not None:
-            s.bundles.problems[A1] = error
+        s.bundles.problems[A1] = error
         is_revoked = await s.life_cycle.recheck()
         assert is_revoked is isinstance(error, SigningError)
-        if error is None:
-            assert entry.state == "READY"
-        else:
-            assert (entry.state, entry.wakes) == ("UNAVAILABLE", wakes)
-            await until(lambda: not list(s.hosts))
+        assert (entry.state, entry.wakes) == ("UNAVAILABLE", False)
+        await until(lambda: not list(s.hosts))
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreError("its index is damaged"), OSError("disk"), BundleUnreadable("disk"), None]
+)
+def test_a_reload_leaves_what_serves_where_its_files_cannot_be_read(
+    tmp_path: Path, error: StoreError | OSError | SigningError | None
+) -> None:
+    async def act(s: Scene) -> None:
+        entry = await s.serve()
+        resting = await s.serve(name="acme/b")
+        await s.life_cycle.rest(resting, "it rests")
+        if error is not None:
+            s.bundles.problems |= {A1: error, resting.ref.digest: error}
+        assert not await s.life_cycle.recheck()
+        assert entry.state == "READY"
+        assert resting.is_at_hand
+        told = [(one["model"], one["reason"]) for one in s.logged("model_not_rechecked")]
+        assert told == ([("acme/a", str(error)), ("acme/b", str(error))] if error else [])
+        assert who(await s.ask()) == A1
 
     play(tmp_path, act)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from edge_agent import model_yaml
 from edge_agent.calls import Answer, InputTensor, Priority, Query
+from edge_agent.workers.answer_form import AnswerForm, OutputForm, answer_form
 from edge_agent.workers.settings import WorkerSettings
 from edge_agent.workers.work import Batch, ModelFiles, Outcome
 from tests.agent import models
@@ -29,6 +30,8 @@ try:
 except ImportError:  # there is none for this machine
     LOOPS = [asyncio.new_event_loop]
 
+# Of the stand-in's answers.
+FORM = AnswerForm({"y": OutputForm("uint8", (None,), 1, True)}, frozenset({"y"}))
 SETTINGS = WorkerSettings("onnx", 1 << 26, 64_000_000)
 _T = TypeVar("_T")
 
@@ -57,13 +60,14 @@ def model_files(document: models.Yaml, **changed: bytes) -> ModelFiles:
         msgspec.msgpack.encode(description),
         "onnx",
         {name: sealed(data) for name, data in files.items()},
+        answer_form(description),
     )
 
 
 def scripted(digest: str, code: str = "", files: int = 1) -> ModelFiles:
     """The files of a model of the stand-in; it executes the code when it loads or probes it."""
     contents = {f"{n}": sealed(b"") for n in range(files)}
-    return ModelFiles(digest, digest, "1.0.0", code.encode(), "stand-in", contents)
+    return ModelFiles(digest, digest, "1.0.0", code.encode(), "stand-in", contents, FORM)
 
 
 def saying(code: str, *values: int) -> Query:

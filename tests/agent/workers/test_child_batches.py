@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from edge_agent.workers.answer_form import MAX_OPEN_BYTES
 from edge_agent.workers.protocol import Answered, Done, Failed, Refused, RunBatch, Span, TensorPart
 from tests.agent import models
 
@@ -295,6 +296,23 @@ def test_outputs_that_the_memory_does_not_hold(child: Child) -> None:
     for one in (small, outcome):
         assert refusal(one)[0] == "BadInputError"
         assert "more than the 1024 MiB" in refusal(one)[1]
+
+
+def test_outputs_that_an_answer_may_not_have(child: Child) -> None:
+    document = child_models.raw("long", {"dtype": "int64", "shape": [1]}, {"shape": ["length"]})
+    node = helper.make_node("ConstantOfShape", ["x"], ["y"])
+    value = helper.make_tensor_value_info
+    inputs = [value("x", TensorProto.INT64, [1])]
+    graph = helper.make_graph([node], "long", inputs, [value("y", TensorProto.FLOAT, ["n"])])
+    name = loaded(child, (document, {"model.onnx": child_models.serialised(graph)}))
+    most = MAX_OPEN_BYTES // 4
+    given = [np.array([count]) for count in (most, most + 1)]
+    whole, longer = child.run(name, *(child.item({"x": one}) for one in given))
+    assert child.outputs(whole)["y"].shape == (most,)
+    assert refusal(longer) == (
+        "BadInputError",
+        f"the request: its outputs take {MAX_OPEN_BYTES + 4} bytes, the limit is {MAX_OPEN_BYTES}",
+    )
 
 
 def test_an_empty_batch(child: Child, doubling: str) -> None:

@@ -240,6 +240,7 @@ def test_killing_workers_again_and_again_fails_no_more_than_what_they_run(
     dice = random.Random(7)
     failed: list[str] = []
     answered = 0
+    news = asyncio.Event()
 
     async def ask(s: Scene, model: str, is_over: asyncio.Event) -> None:
         nonlocal answered
@@ -247,6 +248,7 @@ def test_killing_workers_again_and_again_fails_no_more_than_what_they_run(
             (one,) = await s.work.ask(model, saying("time.sleep(0.002)", 1))
             if isinstance(one, Answer):
                 answered += 1
+                news.set()
             else:
                 failed.append(str(one))
 
@@ -258,6 +260,8 @@ def test_killing_workers_again_and_again_fails_no_more_than_what_they_run(
                 for model in "aabb":
                     group.create_task(ask(s, model, is_over))
                 for n in range(25):
+                    news.clear()
+                    await news.wait()  # something is answered between two deaths
                     await s.work.until(s.pids)
                     os.kill(dice.choice(s.pids()), signal.SIGKILL)
                     await s.told.until(partial(_more_than, n, s.told.failed))
@@ -270,7 +274,7 @@ def test_killing_workers_again_and_again_fails_no_more_than_what_they_run(
     run(main(), loop)
     assert len(failed) <= 25
     assert all("SIGKILL" in one for one in failed)
-    assert answered > 25
+    assert answered >= 25
 
 
 @pytest.mark.parametrize("memory_mib", [None, 1])
