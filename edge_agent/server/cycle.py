@@ -81,8 +81,8 @@ class Cycle(RequestResponseCycle):
         if self._head is not None:
             await self._send_body(message)
             return
-        is_plain = not (self.response_started or self.default_headers or self.flow.write_paused)
-        if not (is_plain and self._has_begun(message)):
+        is_odd = self.response_started or self.default_headers or self.flow.write_paused
+        if is_odd or self.disconnected or not self._has_begun(message):
             await super().send(message)
 
     def _has_begun(self, message: Any) -> bool:

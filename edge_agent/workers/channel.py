@@ -14,11 +14,14 @@ from typing import Final
 import msgspec
 
 from edge_agent.errors import BadInputError
-from edge_agent.workers.protocol import MAX_DESCRIPTORS, MAX_MESSAGE_BYTES, Command, Report
+from edge_agent.workers.protocol import (
+    MAX_DESCRIPTORS,
+    MAX_MESSAGE_BYTES,
+    MAX_REPORT_BYTES,
+    Command,
+    Report,
+)
 
-# Far beyond 100,000 labels. A report can take fifteen times as much memory when it is decoded, and
-# the daemon does nothing else meanwhile (0.2 s): so what a child may send is less than it may get.
-MAX_REPORT_BYTES: Final = 8 * 1024 * 1024
 _LENGTH_BYTES: Final = 4
 _READ_BYTES: Final = 65536
 _READS: Final = 16

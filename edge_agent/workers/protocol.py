@@ -20,6 +20,9 @@ from edge_agent.types import ScoredLabel
 from edge_agent.workers.work import Loaded
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+# Far beyond 100,000 labels. A report can take fifteen times as much memory when it is decoded, and
+# the daemon does nothing else meanwhile (0.2 s): so what a child may send is less than it may get.
+MAX_REPORT_BYTES: Final = 8 * 1024 * 1024
 # Source: SCM_MAX_FD in the kernel's include/net/scm.h; unix(7).
 MAX_DESCRIPTORS: Final = 253
 

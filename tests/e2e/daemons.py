@@ -64,12 +64,13 @@ class Daemon:
     def is_ready(self) -> bool:
         """Whether all models that it should serve are ready."""
         with socket.socket(socket.AF_UNIX) as probe:  # httpx leaks one that isn't answered
-            if probe.connect_ex(str(self.runtime_dir / "data.sock")):
+            probe.settimeout(5)
+            try:
+                probe.connect(str(self.runtime_dir / "data.sock"))
+                probe.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                return probe.recv(64).startswith(b"HTTP/1.1 200")
+            except OSError:
                 return False
-        try:
-            return self.get("/v2/health/ready").status_code == 200
-        except httpx.TransportError:
-            return False
 
     def wait(self, what: Callable[[], bool], timeout_s: float = _READY_S) -> None:
         """Waits until something holds; a daemon that has ended fails the test."""

@@ -88,7 +88,7 @@ class Commands:
     def _report(self, report: Ran | Failed) -> None:
         try:
             self._connection.send(report)
-        except BadInputError as error:
+        except (BadInputError, MemoryError) as error:
             self._connection.send(Failed(report.id, batches.failure(error)))
 
     def _work_slowly(self) -> NoReturn:

@@ -13,6 +13,7 @@ from edge_agent.errors import BadInputError
 from edge_agent.workers.protocol import (
     MAX_DESCRIPTORS,
     MAX_MESSAGE_BYTES,
+    MAX_REPORT_BYTES,
     Command,
     LoadModel,
     Report,
@@ -70,12 +71,13 @@ class Connection:
 
         Raises:
             BadInputError: It is larger than the daemon takes; nothing was sent.
+            MemoryError: There is none to encode it; nothing was sent.
             OSError: The connection is broken.
         """
         frame = bytearray()
         self._encoder.encode_into(report, frame, _LENGTH_BYTES)
         size = len(frame) - _LENGTH_BYTES
-        if size > MAX_MESSAGE_BYTES:
+        if size > MAX_REPORT_BYTES:
             raise BadInputError("the answer is too large", hint="ask for fewer classes, or rows")
         frame[:_LENGTH_BYTES] = size.to_bytes(_LENGTH_BYTES, "little")
         with self._sending:

@@ -174,6 +174,9 @@ def test_a_header_of_two_lines_is_never_sent() -> None:
     class Transport:
         write = written.append
 
+        def is_closing(self) -> bool:
+            return False
+
     facts: dict[str, Any] = dict.fromkeys(
         ("flow", "logger", "access_logger", "access_log", "message_event", "on_response")
     )

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from edge_agent.errors import BadInputError
-from edge_agent.workers.channel import MAX_REPORT_BYTES, Channel
+from edge_agent.workers.channel import Channel
 from edge_agent.workers.protocol import (
     MAX_MESSAGE_BYTES,
+    MAX_REPORT_BYTES,
     Command,
     Done,
     Item,
