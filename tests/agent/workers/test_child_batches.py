@@ -313,6 +313,7 @@ def test_outputs_that_an_answer_may_not_have(child: Child) -> None:
         "BadInputError",
         f"the request: its outputs take {MAX_OPEN_BYTES + 4} bytes, the limit is {MAX_OPEN_BYTES}",
     )
+    child.unload(name)  # with the memory that its engine keeps
 
 
 def test_an_empty_batch(child: Child, doubling: str) -> None:
