@@ -107,9 +107,17 @@ async def _rows(connection: aiosqlite.Connection, step: Step) -> Rows:
 
 
 async def close(connection: aiosqlite.Connection) -> None:
-    """Closes the database; a disk that doesn't answer is waited for no longer than 2 s."""
+    """Closes the database; a disk that doesn't answer is waited for no longer than 2 s.
+
+    Who is cancelled meanwhile waits all the same: the thread must not outlive the event loop.
+    """
     closing = asyncio.ensure_future(connection.close())
-    await asyncio.wait({closing}, timeout=_CLOSE_S)
-    if closing.done():
-        with suppress(sqlite3.Error, ValueError):
-            closing.result()
+    try:
+        await asyncio.wait({closing}, timeout=_CLOSE_S)
+    except asyncio.CancelledError:
+        await asyncio.wait({closing}, timeout=_CLOSE_S)
+        raise
+    finally:
+        if closing.done():
+            with suppress(sqlite3.Error, ValueError):
+                closing.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections import deque
 from collections.abc import Callable, Container, Coroutine, Sequence
@@ -187,6 +188,7 @@ class Told:
 
 def open_descriptors() -> list[str]:
     """What this process has open: what leaks shows up, memory too."""
+    gc.collect()  # what an earlier test left behind isn't this one's
     found = []
     for one in Path("/proc/self/fd").iterdir():
         try:
