@@ -44,7 +44,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     def call(work: Any) -> Any:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(work)
+            return runner.run(asyncio.wait_for(work, 40))
 
     return call
 
@@ -427,12 +427,12 @@ def test_a_connection_that_doesnt_get_on_is_closed(
 
 def test_a_call_may_take_longer_than_idleness(kind: str, run: Any, folder: Path) -> None:
     async def scenario() -> None:
-        async with served(folder, idle_s=0.001) as one:
+        async with served(folder, idle_s=0.3) as one:  # time enough to begin
             one.service.gate = asyncio.Event()
             client = await one.connect()
             client.send(*infer())
             await one.service.entered.wait()
-            asyncio.get_running_loop().call_later(0.05, one.service.gate.set)
+            asyncio.get_running_loop().call_later(1.0, one.service.gate.set)
             assert (await client.receive())[0] == 200
             client.close()
 
