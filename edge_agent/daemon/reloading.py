@@ -97,6 +97,8 @@ class Reloading:
             self._rooms.placement.reconfigure(entry)
         if await self._rooms.life_cycle.recheck():
             await self._forget()
+            for host in self._rooms.hosts:  # it may have left something in the memory of any
+                host.renew("a model that ran here isn't trusted any more")
         _LOG.info("reloaded", extra={"needs_a_restart": ", ".join(waiting) or "nothing"})
         return waiting
 

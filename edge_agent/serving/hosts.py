@@ -70,6 +70,11 @@ class Host:
         """Changes what holds for its queue from now on."""
         self.scheduler.reconfigure(limits)
 
+    def renew(self, reason: str) -> None:
+        """Has its workers replaced; see `Pool.renew`."""
+        for pool in self.pools:
+            pool.renew(reason)
+
     async def unload(self, digest: str) -> None:
         """Waits until nothing of a model waits or runs, and frees it."""
         await self.scheduler.drained(digest)

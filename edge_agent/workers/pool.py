@@ -80,6 +80,15 @@ class Pool:
         """Frees a model on every worker; one that isn't loaded is no error."""
         await asyncio.gather(*(slot.unload(digest) for slot in self._slots))
 
+    def renew(self, reason: str) -> None:
+        """Has every worker replaced, without a batch that fails.
+
+        Args:
+            reason: Why they aren't relied on any more.
+        """
+        for slot in self._slots:
+            slot.renew(reason)
+
     async def stop(self, deadline_s: float) -> None:
         """Lets running batches end, and ends the workers.
 

@@ -65,6 +65,7 @@ class Slot:
         self._last_probed = ""
         self._caps = MemoryCaps(settings)
         self._recycle_from = 0.0
+        self._distrust = ""
 
     def status(self) -> WorkerStatus:
         """Returns how the worker does now."""
@@ -95,8 +96,8 @@ class Slot:
             self._woken.clear()
             if self._is_down():
                 await self._bring_up()
-            elif self._growth() is not None:
-                await self._recycle()
+            elif (reason := self._reason_to_recycle()) is not None:
+                await self._recycle(reason)
             elif monotonic() >= self._proof_due():
                 await self._prove()
             await self._pause()
@@ -110,8 +111,18 @@ class Slot:
             excess = self._caps.excess(worker)
             if excess is not None:
                 worker.kill("memory", f"the worker {excess}, and was ended")
-        if self._growth() is not None:
+        if self._reason_to_recycle() is not None:
             self._woken.set()
+
+    def renew(self, reason: str) -> None:
+        """Has another process take the worker's place, as soon as that has the models.
+
+        Args:
+            reason: Why this one isn't relied on any more.
+        """
+        self._distrust = reason
+        self._recycle_from = 0.0
+        self._woken.set()
 
     async def load(self, files: ModelFiles) -> Loaded:
         """Loads a model, once a worker is there.
@@ -226,6 +237,21 @@ class Slot:
 
     async def _new_worker(self) -> tuple[Worker, set[str]]:
         """Starts a worker that has all models, but for those that are lost."""
+        distrust, self._distrust = self._distrust, ""  # what is said from now on is of this one
+        try:
+            worker = await self._started()
+            try:
+                models = await self._wanted.load_into(worker)
+            except BaseException:
+                self._coming = None
+                await worker.stop(0)
+                raise
+        except BaseException:
+            self._distrust = self._distrust or distrust
+            raise
+        return worker, models
+
+    async def _started(self) -> Worker:
         try:
             worker = await Worker.start(self._settings.worker)
         except AgentError as error:
@@ -235,13 +261,7 @@ class Slot:
             raise
         self._coming = worker
         worker.ended.add_done_callback(lambda ended: self._ended(ended.result()))
-        try:
-            models = await self._wanted.load_into(worker)
-        except BaseException:
-            self._coming = None
-            await worker.stop(0)
-            raise
-        return worker, models
+        return worker
 
     def _ended(self, ended: Ended) -> None:
         if ended.trouble is None:
@@ -262,14 +282,13 @@ class Slot:
         self._caps.measure(worker)
         self._work.models_changed()
 
-    def _growth(self) -> str | None:
+    def _reason_to_recycle(self) -> str | None:
         worker = self._worker
         if worker is None or worker.ended.done() or monotonic() < self._recycle_from:
             return None
-        return self._caps.growth(worker)
+        return self._distrust or self._caps.growth(worker)
 
-    async def _recycle(self) -> None:
-        reason = self._growth() or ""
+    async def _recycle(self, reason: str) -> None:
         self._recycle_from = monotonic() + _RECYCLE_AGAIN_S
         async with self._change:
             try:

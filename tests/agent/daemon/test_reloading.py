@@ -42,7 +42,8 @@ class FakeRooms:
         self.is_revoked = False
         self.problem: Exception | None = None
         self.forgot = 0
-        self.hosts: list[object] = []
+        self.renewed: list[str] = []
+        self.hosts = [SimpleNamespace(renew=self.renewed.append, reconfigure=lambda limits: None)]
         self.registry: list[object] = []
         self.life_cycle = SimpleNamespace(recheck=self.recheck)
         self.answering = SimpleNamespace(forget=self.forget)
@@ -89,10 +90,11 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 @pytest.mark.parametrize("is_revoked", [False, True])
-def test_answers_are_forgotten_where_something_was_revoked(scene: Scene, is_revoked: bool) -> None:
+def test_what_was_revoked_leaves_no_answers_and_no_workers(scene: Scene, is_revoked: bool) -> None:
     scene.rooms.is_revoked = is_revoked
     assert asyncio.run(scene.reloading.reload()) == []
     assert scene.rooms.forgot == int(is_revoked)
+    assert len(scene.rooms.renewed) == int(is_revoked)
 
 
 def test_a_disk_that_keeps_its_answers_refuses_no_reload(scene: Scene) -> None:

@@ -6,9 +6,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Container
 from functools import partial
 from typing import Any
 
@@ -17,7 +15,6 @@ import pytest
 
 from edge_agent.calls import Answer, Priority
 from edge_agent.errors import (
-    AgentError,
     GoldenMismatchError,
     ModelFileError,
     ModelNotFoundError,
@@ -26,9 +23,8 @@ from edge_agent.errors import (
 from edge_agent.workers import slot
 from edge_agent.workers.pool import Pool
 from edge_agent.workers.settings import PoolSettings, WorkerSettings
-from edge_agent.workers.work import Batch, ModelFiles
+from edge_agent.workers.work import Batch
 from edge_agent.workers.worker import Worker
-from tests.agent import models
 
 from .daemon_side import (
     LOOPS,
@@ -38,67 +34,16 @@ from .daemon_side import (
     Work,
     children,
     image,
-    model_files,
     numbers,
     open_descriptors,
     product,
     row,
     run,
     saying,
-    scripted,
 )
+from .pool_scene import COLOUR, MIB, PAIR, REAL, ROWS, Scene, Shelf, scene
 
-ROWS, PAIR, COLOUR = "acme/rows", "acme/pair", "acme/colour"
-REAL = {one["name"]: one for one in (models.ROWS, models.PAIR, models.COLOUR)}
 ALL = frozenset({"a", "b"})
-MIB = 1 << 20
-
-
-class Shelf:
-    """Opens models; those of the stand-in by their code, the others by name."""
-
-    def __init__(self) -> None:
-        self.codes: dict[str, str] = {}
-        self.broken: dict[str, AgentError] = {}
-        self.opened: list[str] = []
-
-    async def open(self, digest: str) -> ModelFiles:
-        self.opened.append(digest)
-        if digest in self.broken:
-            raise self.broken[digest]
-        if digest in REAL:
-            return model_files(REAL[digest])
-        if digest in self.codes:
-            return scripted(digest, self.codes[digest])
-        raise ModelNotFoundError(f"no {digest}")
-
-
-@dataclass
-class Scene:
-    """A running pool, and what stands around it."""
-
-    pool: Pool
-    work: Work
-    shelf: Shelf
-    told: Told
-
-    def pids(self) -> list[int]:
-        return [one.pid for one in self.pool.status().workers if one.pid is not None]
-
-    def models(self) -> set[frozenset[str]]:
-        """What the workers have loaded."""
-        return {frozenset(slot.models) for slot in self.pool._slots}
-
-    async def put(self, **codes: str) -> None:
-        """Loads models of the stand-in."""
-        for name, code in codes.items():
-            self.shelf.codes[name] = code
-            await self.pool.load(name)
-
-    async def echo(self, model: str, *values: int) -> bool:
-        """Whether the stand-in gives bytes back."""
-        (one,) = await self.work.ask(model, saying("", *values))
-        return isinstance(one, Answer) and one.outputs[0].data == bytes(values)
 
 
 class HastyWork(Work):
@@ -106,23 +51,6 @@ class HastyWork(Work):
 
     async def next_batch(self, models: Container[str], classes: Container[Priority]) -> Batch:
         return await super().next_batch(ALL, classes)
-
-
-@asynccontextmanager
-async def scene(
-    settings: WorkerSettings, work: Work | None = None, **pool_settings: Any
-) -> AsyncIterator[Scene]:
-    before = open_descriptors()
-    work, told, shelf = work or Work(), Told(), Shelf()
-    pool = Pool(PoolSettings(settings, **pool_settings), work, shelf.open, told)
-    running = asyncio.create_task(pool.run())
-    try:
-        yield Scene(pool, work, shelf, told)
-    finally:
-        await pool.stop(5.0)
-        await running
-    assert children() == ""
-    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -335,106 +263,6 @@ def test_workers_that_can_not_start_are_tried_again_later_and_later(
             status = s.pool.status()
             assert status.workers[0].pid is None
             assert status.restarts["start"] >= 6
-
-    run(main(), LOOPS[0])
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_worker_that_grows_is_replaced_unnoticed(
-    stand_in: WorkerSettings, monkeypatch: pytest.MonkeyPatch, loop: Loop
-) -> None:
-    held: dict[int, int] = {}
-    monkeypatch.setattr(Worker, "held_bytes", lambda self: held.get(self.pid, 10 * MIB))
-
-    async def ask(s: Scene) -> None:
-        while not s.told.recycled:
-            assert await s.echo("a", 1)
-            assert await s.echo("b", 2)
-
-    async def main() -> None:
-        async with scene(stand_in, memory_mib=11) as s:
-            await s.put(a="", b="if not isinstance(command, ProbeModel): time.sleep(0.2)")
-            (old,) = s.pids()
-            held[old] = 14 * MIB  # more than the cap, and than a quarter beyond a new one
-            await asyncio.gather(ask(s), ask(s))
-            assert "held 14 MiB, is replaced beyond 12" in s.told.recycled[0]
-            assert s.pids() != [old]
-            assert s.models() == {frozenset("ab")}
-            assert s.pool.status().restarts == {"recycled": 1}
-            assert await s.echo("b", 3)
-            assert not s.told.failed
-
-    run(main(), loop)
-
-
-def test_a_worker_that_never_held_less_is_not_replaced(
-    stand_in: WorkerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-    often = asyncio.Event()
-
-    def held(worker: Worker) -> int:
-        looked.append(worker.pid)
-        if len(looked) > 20:
-            often.set()
-        return 12 * MIB
-
-    monkeypatch.setattr(Worker, "held_bytes", held)
-    monkeypatch.setattr("edge_agent.workers.pool._WATCH_S", 0.001)
-
-    async def main() -> None:
-        async with scene(stand_in, memory_mib=11) as s:
-            await s.put(a="")
-            looked.clear()
-            often.clear()
-            await often.wait()
-            assert not s.told.recycled
-
-    run(main(), LOOPS[0])
-
-
-def test_a_replacement_that_fails_leaves_the_old_worker(
-    stand_in: WorkerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held: dict[int, int] = {}
-    monkeypatch.setattr(Worker, "held_bytes", lambda self: held.get(self.pid, 10 * MIB))
-
-    async def main() -> None:
-        async with scene(stand_in, memory_mib=11) as s:
-            await s.put(a="")
-            (old,) = s.pids()
-            s.shelf.codes["a"] = "kill(11)"
-            held[old] = 14 * MIB
-            await s.told.until(lambda: s.told.failed)
-            assert await s.echo("a", 1)
-            assert s.pids() == [old]
-            assert not s.told.recycled
-            assert not s.told.lost
-
-    run(main(), LOOPS[0])
-
-
-def test_a_run_that_takes_too_much_memory_is_ended(
-    stand_in: WorkerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("edge_agent.workers.pool._WATCH_S", 0.01)
-    settings = msgspec.structs.replace(stand_in, memory_limit_mib=50)
-
-    async def main() -> None:
-        async with scene(settings) as s:
-            await s.put(a="")
-            code = "much = b'x' * (80 << 20); time.sleep(60)"
-            (one,) = await s.work.ask("a", saying(code))
-            assert isinstance(one, WorkerFailedError)
-            assert "MiB, may hold" in one.message
-            code = (  # each alone would be little enough
-                "for n in range(40): memory.view(Span(n << 20, 1 << 20))[:] = bytes(1 << 20)\n"
-                "much = b'x' * (40 << 20); time.sleep(60)"
-            )
-            (one,) = await s.work.ask("a", saying(code))
-            assert isinstance(one, WorkerFailedError)
-            assert await s.echo("a", 1)
-            assert s.pool.status().restarts == {"memory": 2}
 
     run(main(), LOOPS[0])
 
