@@ -30,17 +30,18 @@ CREATE: Final = (
 )
 BEGIN: Final = "BEGIN IMMEDIATE"
 COMMIT: Final = "COMMIT"
+# Placeholders have no numbers: early releases of Python 3.12 warn of ?1.
 GET: Final = "SELECT value FROM answers WHERE id = ?"
 _PUT_ENTRY: Final = (
     "INSERT INTO entries (id, fingerprint, bundle, engine, created, used, hits, size) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, ?6) ON CONFLICT (id) DO UPDATE SET "
+    "VALUES (?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT (id) DO UPDATE SET "
     "created = excluded.created, used = max(used, excluded.used), size = excluded.size"
 )
 _PUT_ANSWER: Final = (
     "INSERT INTO answers (id, value) VALUES (?, ?) "
     "ON CONFLICT (id) DO UPDATE SET value = excluded.value"
 )
-_USED: Final = "UPDATE entries SET used = max(used, ?2), hits = hits + ?3 WHERE id = ?1"
+_USED: Final = "UPDATE entries SET used = max(used, ?), hits = hits + ? WHERE id = ?"
 _EVICT: Final = "DELETE FROM entries WHERE id IN (SELECT id FROM entries ORDER BY used LIMIT ?)"
 _EXPIRE: Final = "DELETE FROM entries WHERE created <= ?"
 _META: Final = (
@@ -148,11 +149,11 @@ def store(rows: Sequence[Row], uses: Sequence[Use], max_pages: int) -> Script[in
     yield Step(BEGIN)
     evicted = yield from _make_room(need, max_pages)
     if rows:
-        entries = [(*row[:5], len(row.value)) for row in rows]
+        entries = [(*row[:5], row.created, len(row.value)) for row in rows]
         yield Step(_PUT_ENTRY, entries, many=True)
         yield Step(_PUT_ANSWER, [(row.id, row.value) for row in rows], many=True)
     if uses:
-        yield Step(_USED, uses, many=True)
+        yield Step(_USED, [(use.used, use.hits, use.id) for use in uses], many=True)
     yield Step(COMMIT)
     return evicted
 
