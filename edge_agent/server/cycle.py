@@ -44,10 +44,10 @@ class Cycle(RequestResponseCycle):
     """One request and its reply.
 
     Attributes:
-        await_body: Has the next piece of its body received.
+        read_on: Has more of the connection received.
     """
 
-    await_body: Callable[[Cycle], None] | None = None
+    read_on: Callable[[Cycle], None] | None = None
     _head: bytes | None = None
     _is_lost = False
 
@@ -66,9 +66,8 @@ class Cycle(RequestResponseCycle):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.waiting_for_100_continue = False
         if not self.disconnected and not self.response_complete:
-            if self.more_body and self.await_body is not None:
-                self.await_body(self)
-            self.flow.resume_reading()
+            if self.read_on is not None:
+                self.read_on(self)
             await self.message_event.wait()
             self.message_event.clear()
         if self.disconnected or self.response_complete:

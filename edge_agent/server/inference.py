@@ -83,7 +83,8 @@ async def _all(parts: Parts, exchange: Exchange, queries: Sequence[Query]) -> li
     if len(calls) == 1:
         return [await parts.service.infer(calls[0])]
     key = calls[0].idempotency_key
-    keys = [f"{key}/{at}" if key else None for at in range(len(calls))]
+    # A key has no spaces: nobody else's is one of these.
+    keys = [f"{key} {at}" if key else None for at in range(len(calls))]
     calls = [
         structs.replace(call, idempotency_key=key) for call, key in zip(calls, keys, strict=True)
     ]

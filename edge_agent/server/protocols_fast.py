@@ -15,6 +15,8 @@ from edge_agent.server.reading import HEAD_BYTES, Incoming, Reader
 
 # So much of a body is collected before the app sees any of it: most come in one piece.
 _PIECE_BYTES: Final = 1024 * 1024
+# While so many requests wait behind the one that is answered, no more is read of a connection.
+_MAX_WAITING: Final = 16
 
 
 class LimitedHttpTools(_Limited, HttpToolsProtocol):
@@ -32,6 +34,9 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
         self._head_bytes = 0
         self._is_small = True
         self._left = 0
+        self._has_body_come = False
+        self._is_over = False  # what comes after the request that is being answered isn't HTTP
+        self._before: Cycle | None = None  # the request before the one that is being read
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to read."""
@@ -42,11 +47,12 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
         """Ends."""
         super().connection_lost(exc)
         if self.cycle is not None:
-            self.cycle.await_body = None  # it has us in its turn
+            self.cycle.read_on = None  # it has us in its turn
 
     def data_received(self, data: bytes) -> None:
         """Takes what was received and is no awaited piece of a body."""
         self._is_small = not self.is_in_body  # as `Reader` reads
+        self._has_body_come = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -59,6 +65,9 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
             self._check_head(self._head_bytes)
         elif self._left and not self.cycle.response_complete:
             self._await_body(self.cycle)
+        elif self.is_in_body and not self._left:  # trailers and extensions of chunks: as a head
+            self._head_bytes = 0 if self._has_body_come else self._head_bytes + len(data)
+            self._check_head(self._head_bytes)
 
     def on_message_begin(self) -> None:
         """Begins a request."""
@@ -66,12 +75,19 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._left = 0
+        self._before = self.cycle
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Takes a field of a head."""
-        name = name.lower()
+        """Takes a field of a head, or of trailers.
+
+        Raises:
+            ValueError: The body comes in a coding that isn't read here; the parser refuses it then.
+        """
+        name, value = name.lower(), value.rstrip(b" \t")
         if name == b"content-length":
             self._left = int(value)
+        elif name == b"transfer-encoding" and value.lower() != b"chunked":
+            raise ValueError(value)
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -82,7 +98,7 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
         self.is_in_body = True
         is_short = self._is_small and not self._head_bytes  # all of it came in one read
         if not is_short and not self._check_head(
-            sum([len(name) + len(value) for name, value in self.headers])
+            len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         ):
             self._left = 0
             return
@@ -110,7 +126,7 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        self.cycle.await_body = self._await_body
+        self.cycle.read_on = self._read_on
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:
@@ -120,6 +136,7 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Takes a part of a body that came with its head, or whose length isn't known."""
         self._left = max(0, self._left - len(body))
+        self._has_body_come = True
         cycle: Any = self.cycle
         if cycle is None or cycle.response_complete:
             return
@@ -157,9 +174,21 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
             self._incoming.forget()
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+        self._resume()
+
+    def _read_on(self, cycle: Cycle) -> None:
+        """Has more received: of a body, or of what tells that the client went away."""
+        if cycle.more_body:
+            self._await_body(cycle)
+            self.flow.resume_reading()
+        else:
+            self._resume()
+
+    def _resume(self) -> None:
+        if len(self.pipeline) < _MAX_WAITING and not self._is_over:
+            self.flow.resume_reading()
 
     def _await_body(self, cycle: Cycle) -> None:
         """Has the next piece of a body received, unless that is going on."""
@@ -168,6 +197,22 @@ class LimitedHttpTools(_Limited, HttpToolsProtocol):
         if missing and incoming.piece is None and cycle is self.cycle:
             incoming.begin(cycle.body, missing, _PIECE_BYTES)
             cycle.body = bytearray()
+
+    def _end(self, status: int, message: str) -> None:
+        """Answers without an app, and closes the connection.
+
+        A client takes the next answer as that to its first request: where some are unanswered, the
+        connection ends after these.
+        """
+        last: Any = self.cycle
+        is_later = not self.is_in_body or last is self._before
+        if last is None or last.response_complete or not is_later:
+            super()._end(status, message)
+            return
+        self._limits.refused(status, "HttpError")
+        self._is_over = True
+        self.flow.pause_reading()
+        last.keep_alive = False
 
     def _check_head(self, size: int) -> bool:
         if size <= MAX_HEAD_BYTES:

@@ -8,11 +8,11 @@ freed then.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakValueDictionary
 
 from edge_agent.errors import (
     AgentError,
@@ -64,6 +64,19 @@ class Bundles(Protocol):
         """Opens exactly these bytes once more."""
 
 
+class _Locks:
+    """A lock for each name, as long as anybody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> asyncio.Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+
 class LifeCycle:
     """What becomes of versions.
 
@@ -97,8 +110,8 @@ class LifeCycle:
         self._tasks = tasks
         self._relieve = relieve
         self._log = log
-        self._loads: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._loads = _Locks()
+        self._locks = _Locks()
         self._waking: dict[Entry, asyncio.Task[None]] = {}
         self._ending: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
         self._trust = 0  # how often it may have changed

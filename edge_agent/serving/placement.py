@@ -48,7 +48,7 @@ class Placement:
         try:
             loaded = await host.load(entry.ref.digest, lambda done: self._queue(entry, done))
         except BaseException:
-            await self._hosts.tidy(STOP_S)
+            await self._hosts.tidy(0.0)  # workers without a model have nothing to end
             raise
         entry.host, entry.engine, entry.loaded = host, engine, loaded
         entry.origin = self._origins[engine]

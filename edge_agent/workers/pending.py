@@ -26,6 +26,11 @@ from edge_agent.workers.work import Loaded
 Read = Callable[[Report], Any]
 """Turns a report into what the caller gets, or raises an `UntrueError`."""
 
+# A timer that is later than this, in seconds, shows that the daemon itself stood still,
+_STOOD_STILL_S: Final = 0.25
+# and an answer may lie in the socket that nobody has looked at.
+_LAST_LOOK_S: Final = 0.01
+
 _TASKS: Final[dict[type[Command], str]] = {
     LoadModel: "for loading a model",
     UnloadModel: "for unloading a model",
@@ -78,7 +83,7 @@ class Pending:
 
     def add(self, command: Command, timeout_s: float, read: Read) -> asyncio.Future[Any]:
         """Takes in a command that was sent, and returns what its caller waits for."""
-        timer = self._loop.call_later(timeout_s, self._late, command, timeout_s)
+        timer = self._loop.call_later(timeout_s, self._look, command, timeout_s)
         result: asyncio.Future[Any] = self._loop.create_future()
         self._asked[command.id] = _Asked(command.digest, read, result, timer)
         return result
@@ -94,6 +99,14 @@ class Pending:
         if asked.answered is None:
             asked.answered = self._loop.create_future()
         return asked.answered
+
+    def _look(self, command: Command, timeout_s: float) -> None:
+        """Gives a command its time again where the whole machine was paused, else a last chance."""
+        asked = self._asked[command.id]
+        if self._loop.time() > asked.timer.when() + _STOOD_STILL_S:
+            asked.timer = self._loop.call_later(timeout_s, self._look, command, timeout_s)
+        else:
+            asked.timer = self._loop.call_later(_LAST_LOOK_S, self._late, command, timeout_s)
 
     def _late(self, command: Command, timeout_s: float) -> None:
         task = _TASKS[type(command)]

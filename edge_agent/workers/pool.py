@@ -33,6 +33,7 @@ class Pool:
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._is_running = False
+        self._unloading: set[asyncio.Task[None]] = set()
         self._ends_at = 0.0
 
     async def run(self) -> None:
@@ -50,6 +51,7 @@ class Pool:
         finally:
             left_s = max(0.0, self._ends_at - monotonic())
             await asyncio.gather(*(slot.end(left_s) for slot in self._slots))
+            await asyncio.gather(*self._unloading)
             self._stopped.set()
 
     async def load(self, digest: str) -> Loaded:
@@ -66,6 +68,9 @@ class Pool:
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(slot.load(files)) for slot in self._slots]
+            except asyncio.CancelledError:
+                self._unload_soon(digest)  # a worker that hangs is not to hold up who gave up
+                raise
             except BaseException as error:
                 await self.unload(digest)
                 if isinstance(error, BaseExceptionGroup):
@@ -106,6 +111,11 @@ class Pool:
         for slot in self._slots:
             restarts.update(slot.restarts)
         return PoolStatus(tuple(slot.status() for slot in self._slots), dict(restarts))
+
+    def _unload_soon(self, digest: str) -> None:
+        task = asyncio.create_task(self.unload(digest))
+        self._unloading.add(task)
+        task.add_done_callback(self._unloading.discard)
 
     async def _drain(self) -> None:
         try:

@@ -3,118 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import shutil
 import socket
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from edge_agent.serve_config import TcpConfig
-from edge_agent.server import listeners, protocols, sockets
-from edge_agent.server.listeners import HttpServer, Listener, event_loop, listen
-from edge_agent.server.refusals import Refused, uncounted
+from edge_agent.server import sockets
+from edge_agent.server.listeners import HttpServer, Listener, listen
 from tests.agent.server.asgi import data
+from tests.agent.server.by_hand import INFER, LIVE, Client, Served, infer, served
 from tests.agent.server.fakes import FakeService
-
-HTTPTOOLS = pytest.importorskip("httptools") and protocols.protocol()
-INFER = b'{"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}'
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a path that is short enough for a socket's name."""
-    made = Path(tempfile.mkdtemp(prefix="ea", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
-
-
-@pytest.fixture(params=["httptools", "h11"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "h11":
-        monkeypatch.setattr(listeners, "protocol", lambda: protocols.LimitedH11)
-    return str(request.param)
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, event_loop], ids=["asyncio", "fastest"])
-def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    def call(work: Any) -> Any:
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(asyncio.wait_for(work, 40))
-
-    return call
-
-
-class Served(NamedTuple):
-    """A server with what stands behind it."""
-
-    server: HttpServer
-    service: FakeService
-    path: Path
-
-    async def connect(self) -> Client:
-        return Client(*await asyncio.open_unix_connection(str(self.path)))
-
-
-class Client:
-    """A connection, used by hand."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, head: str, body: bytes = b"") -> None:
-        self.writer.write(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
-
-    async def receive(self) -> tuple[int, dict[str, str], bytes]:
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        fields = (line.partition(": ") for line in head[1:] if line)
-        headers = {name.lower(): value for name, _, value in fields}
-        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
-        return int(head[0].split()[1]), headers, body
-
-    async def ask(self, head: str, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
-        self.send(head, body)
-        return await self.receive()
-
-    async def ended(self) -> bool:
-        try:
-            return await self.reader.read() == b""
-        except ConnectionResetError:  # it was ended before all that was sent was read
-            return True
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-@contextlib.asynccontextmanager
-async def served(
-    folder: Path,
-    max_connections: int = 8,
-    idle_s: float = 75.0,
-    refused: Refused = uncounted,
-) -> AsyncIterator[Served]:
-    service = FakeService()
-    path = folder / "data.sock"
-    listener = listen(data(service), path)
-    server = HttpServer([listener], max_connections, idle_s, refused=refused)
-    await server.start()
-    try:
-        yield Served(server, service, path)
-    finally:
-        await server.stop(0.0)
-
-
-LIVE = "GET /v2/health/live HTTP/1.1\nHost: x"
-
-
-def infer(body: bytes = INFER, more: str = "") -> tuple[str, bytes]:
-    head = f"POST /v2/models/demo%2Fopen/infer HTTP/1.1\nHost: x\nContent-Length: {len(body)}"
-    return head + more, body
 
 
 def test_it_answers_and_knows_its_peer(kind: str, run: Any, folder: Path) -> None:
@@ -252,20 +153,6 @@ def test_too_many_connections_are_told_so(kind: str, run: Any, folder: Path) -> 
     run(scenario())
 
 
-@pytest.mark.parametrize("length", ["9" * 5000, "0" * 5000 + "5"])
-def test_lengths_of_thousands_of_digits_are_refused(
-    kind: str, run: Any, folder: Path, length: str
-) -> None:
-    async def scenario() -> None:
-        async with served(folder) as one:
-            client = await one.connect()
-            head = f"POST /v2/models/demo/open/infer HTTP/1.1\nHost: x\nContent-Length: {length}"
-            assert (await client.ask(head))[0] in (400, 413)
-            client.close()
-
-    run(scenario())
-
-
 def test_strangers_on_one_door_dont_shut_another(kind: str, run: Any, folder: Path) -> None:
     async def scenario() -> None:
         app = data(FakeService())
@@ -301,37 +188,6 @@ def test_a_stranger_has_little_time_for_a_first_request(kind: str, run: Any, beg
             client.close()
         finally:
             await server.stop(0.0)
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("is_whole", [False, True])
-def test_a_head_without_end_is_refused(kind: str, run: Any, folder: Path, is_whole: bool) -> None:
-    if is_whole and kind == "h11":
-        pytest.skip("h11 bounds what is incomplete; more than a read's worth can't be whole")
-
-    async def scenario() -> None:
-        async with served(folder) as one:
-            client = await one.connect()
-            long = "x" * (protocols.MAX_HEAD_BYTES + 1)
-            client.writer.write(f"GET /v2 HTTP/1.1\r\nHost: x\r\nLong: {long}".encode())
-            client.writer.write(b"\r\n\r\n" if is_whole else b"")
-            status, headers, _ = await client.receive()
-            assert status in (400, 431)
-            assert headers["content-type"] == "application/json"
-            client.close()
-
-    run(scenario())
-
-
-def test_what_is_no_http_is_told_so_in_json(kind: str, run: Any, folder: Path) -> None:
-    async def scenario() -> None:
-        async with served(folder) as one:
-            client = await one.connect()
-            client.writer.write(b"\x16\x03\x01 hello\r\n\r\n")
-            status, headers, _ = await client.receive()
-            assert (status, headers["content-type"]) == (400, "application/json")
-            client.close()
 
     run(scenario())
 
@@ -434,21 +290,6 @@ def test_a_call_may_take_longer_than_idleness(kind: str, run: Any, folder: Path)
             await one.service.entered.wait()
             asyncio.get_running_loop().call_later(1.0, one.service.gate.set)
             assert (await client.receive())[0] == 200
-            client.close()
-
-    run(scenario())
-
-
-def test_requests_in_a_row_are_answered_in_a_row(kind: str, run: Any, folder: Path) -> None:
-    async def scenario() -> None:
-        async with served(folder) as one:
-            client = await one.connect()
-            client.send(*infer())
-            client.send(LIVE)
-            client.send("HEAD /v2 HTTP/1.1\nHost: x\nConnection: close")
-            assert (await client.receive())[2].startswith(b'{"model_name"')
-            assert (await client.receive())[2] == b'{"live":true}'
-            assert (await client.reader.read()).startswith(b"HTTP/1.1 200")
             client.close()
 
     run(scenario())

@@ -18,17 +18,9 @@ from edge_agent.server.cycle import Cycle
 from edge_agent.server.listeners import HttpServer, listen
 from edge_agent.server.reading import HEAD_BYTES, Incoming, Reader
 from tests.agent.server.asgi import ask, data, metrics
+from tests.agent.server.by_hand import HTTPTOOLS, LIVE, Client, infer
 from tests.agent.server.fakes import FakeService, local
-from tests.agent.server.test_listeners import (
-    HTTPTOOLS,
-    LIVE,
-    Client,
-    folder,
-    infer,
-    run,
-)
 
-__all__ = ["folder", "run"]
 pytestmark = pytest.mark.skipif(HTTPTOOLS is None, reason="httptools isn't there")
 MIB = 1024 * 1024
 

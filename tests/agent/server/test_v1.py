@@ -63,7 +63,7 @@ def test_another_gets_a_call_a_row_and_answers_keep_their_order() -> None:
         {"sum": [30.0, 31.0], "mean": [30.0]},
     ]
     assert sent(service, "b") == [((1, 1), [[10]]), ((1, 1), [[20]]), ((1, 1), [[30]])]
-    assert [call.idempotency_key for call in service.calls] == ["key/0", "key/1", "key/2"]
+    assert [call.idempotency_key for call in service.calls] == ["key 0", "key 1", "key 2"]
 
 
 def test_columns_are_rows_the_other_way_round() -> None:

@@ -66,6 +66,16 @@ def test_a_version_that_drains_takes_no_more_calls(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_names_that_nobody_installed_leave_nothing(tmp_path: Path) -> None:
+    async def act(s: Scene) -> None:
+        for n in range(3):
+            with pytest.raises(ModelNotFoundError):
+                await s.life_cycle.load(f"acme/x{n}", None)
+        assert not s.life_cycle._loads._locks
+
+    play(tmp_path, act)
+
+
 def test_a_version_that_drains_goes_on_when_it_is_loaded_again(tmp_path: Path) -> None:
     async def act(s: Scene) -> None:
         old = await s.serve("1.0.0")

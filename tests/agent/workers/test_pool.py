@@ -104,6 +104,25 @@ def test_a_model_is_loaded_by_all_workers_or_none(stand_in: WorkerSettings) -> N
     run(main(), LOOPS[0])
 
 
+def test_who_gives_up_a_load_does_not_wait_for_a_worker_that_hangs(
+    stand_in: WorkerSettings,
+) -> None:
+    async def main() -> None:
+        async with scene(stand_in) as s:
+            await s.put(a="")
+            s.shelf.codes["b"] = "time.sleep(60)"
+            load = asyncio.create_task(s.pool.load("b"))
+            while "b" not in s.shelf.opened:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+            load.cancel()
+            await asyncio.wait({load}, timeout=5)
+            assert load.cancelled()
+            assert s.models() == {frozenset("a")}
+
+    run(main(), LOOPS[0])
+
+
 def test_a_load_beside_a_batch_that_ends_the_worker_is_done_again(
     stand_in: WorkerSettings,
 ) -> None:
