@@ -147,7 +147,9 @@ def _known_keys(path: str, value: Any) -> list[str]:
     """Returns the keys of the mapping at a path; of several kinds of mapping, the chosen one's."""
     from msgspec import inspect
 
-    found = [kind for kind in _kinds(path) if isinstance(kind, inspect.StructType)]
+    from edge_agent.formats import kinds
+
+    found = [kind for kind in kinds(ModelDescription, path) if isinstance(kind, inspect.StructType)]
     here = _at(path, value)
     keys: list[str] = []
     for kind in found:
@@ -162,51 +164,15 @@ def _allowed(path: str) -> list[str]:
     """Returns the values that are allowed at a path, empty where there is no list of them."""
     from msgspec import inspect
 
-    listed = [one for kind in _kinds(path) if isinstance(kind, inspect.LiteralType)
+    from edge_agent.formats import kinds
+
+    here = kinds(ModelDescription, path)
+    listed = [one for kind in here if isinstance(kind, inspect.LiteralType)
               for one in kind.values]  # fmt: skip
     parent, _, name = path.rpartition(".")
-    tags = [kind.tag for kind in _kinds(parent)
+    tags = [kind.tag for kind in kinds(ModelDescription, parent)
             if isinstance(kind, inspect.StructType) and kind.tag_field == name]  # fmt: skip
     return [str(one) for one in listed or tags]
-
-
-def _kinds(path: str) -> list[Any]:
-    """Returns msgspec's descriptions of what may stand at a path; none where the format ends."""
-    from msgspec import inspect
-
-    kinds = list(_plain(inspect.type_info(ModelDescription)))
-    for name, index in _STEP.findall(path):
-        kinds = [
-            plain
-            for kind in kinds
-            for inner in _inside(kind, name, int(index or 0))
-            for plain in _plain(inner)
-        ]
-    return kinds
-
-
-def _plain(kind: Any) -> Iterator[Any]:
-    from msgspec import inspect
-
-    if isinstance(kind, inspect.Metadata):
-        yield from _plain(kind.type)
-    elif isinstance(kind, inspect.UnionType):
-        for one in kind.types:
-            yield from _plain(one)
-    else:
-        yield kind
-
-
-def _inside(kind: Any, name: str, index: int) -> list[Any]:
-    from msgspec import inspect
-
-    if isinstance(kind, inspect.StructType):
-        return [field.type for field in kind.fields if field.encode_name == name]
-    if isinstance(kind, inspect.VarTupleType):
-        return [kind.item_type]
-    if isinstance(kind, inspect.TupleType):
-        return list(kind.item_types[index : index + 1])
-    return []
 
 
 def nearest_line(path: str, lines: Mapping[str, int]) -> int | None:

@@ -15,7 +15,15 @@ _Weight = Annotated[float, Meta(ge=0.01, le=100)]
 _Seconds = Annotated[float, Meta(ge=0, le=86400)]
 _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 _CpuNumber = Annotated[int, Meta(ge=0, le=4095)]
-_AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\0]*(?!\n)$", max_length=4096)]
+_ABSOLUTE_PATH: Final = r"^/[^\0]*(?!\n)$"
+_AbsolutePath = Annotated[str, Meta(pattern=_ABSOLUTE_PATH, max_length=4096)]
+_TENANT: Final = r"^(uid:[0-9]+|token:[A-Za-z0-9._-]+|cert:.+)(?!\n)$"
+_Tenant = Annotated[str, Meta(pattern=_TENANT, max_length=128)]
+# What each of them takes, for people.
+_PATTERN_WORDS: Final = {
+    _ABSOLUTE_PATH: "an absolute path, which begins with /",
+    _TENANT: "uid:NUMBER, token:NAME or cert:NAME, in quotation marks",
+}
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +162,7 @@ class ServeConfig(_Table, frozen=True):
     stall_high_percent: _Percent = 20
     stall_low_percent: _Percent = 5
     classes: dict[_Class, ClassConfig] = {}
-    tenants: dict[_Name, TenantConfig] = {}
+    tenants: dict[_Tenant, TenantConfig] = {}
     models: dict[_Name, ModelConfig] = {}
 
     def __post_init__(self) -> None:
@@ -181,6 +189,8 @@ def table(name: str, value: Any, place: str) -> Any:
     try:
         return msgspec.convert(value, TABLES[name])
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        key = name + where.rstrip("`")
-        raise ConfigError(f"{key}: {what[0].lower()}{what[1:]}", path=place) from error
+        from edge_agent.formats import complaint
+
+        found = complaint(str(error), TABLES[name], value, _PATTERN_WORDS)
+        key = ".".join(part for part in (name, found.place) if part)
+        raise ConfigError(f"{key}: {found.message}", path=place) from error

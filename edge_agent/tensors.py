@@ -77,11 +77,14 @@ def from_bytes(
     wanted = math.prod(shape) * dtype.itemsize
     if len(data) != wanted:
         raise TensorError(
-            f"{spec.name!r} has {len(data)} bytes, {list(shape)} of {spec.dtype} takes {wanted}",
+            f"the input {spec.name!r} has {len(data)} bytes, {list(shape)} of {spec.dtype} takes"
+            f" {wanted}",
             path=name,
         )
     if spec.dtype == "bool" and np.frombuffer(data, np.uint8).max(initial=0) > 1:
-        raise TensorError(f"{spec.name!r} holds bytes that are neither 0 nor 1", path=name)
+        raise TensorError(
+            f"the input {spec.name!r} holds bytes that are neither 0 nor 1", path=name
+        )
     return np.frombuffer(data, dtype).reshape(shape)
 
 
@@ -97,14 +100,15 @@ def from_json(data: bytes, shape: tuple[int, ...], spec: TensorSpec, name: str) 
     Raises:
         TensorError: Unreadable, of another shape, or a value that the dtype can't hold.
     """
-    text = json_tensors.text(data, name, spec)
     count = math.prod(shape)
-    found = json_tensors.shape(text, name)
-    if found not in (shape, (count,)):
-        raise TensorError(
-            f"{spec.name!r} holds {list(found)} values, its shape is {list(shape)}", path=name
-        )
-    return json_tensors.filled(text, np.dtype(spec.dtype), count, name).reshape(shape)
+    try:
+        text = json_tensors.text(data, name, spec)
+        found = json_tensors.shape(text, name)
+        if found not in (shape, (count,)):
+            raise TensorError(f"its values have the shape {list(found)}, not {list(shape)}")
+        return json_tensors.filled(text, np.dtype(spec.dtype), count, name).reshape(shape)
+    except TensorError as error:  # of a file: here the array is one of several in a request
+        raise TensorError(f"input {spec.name!r}: {error.message}", path=name) from error
 
 
 def check(value: Tensor, spec: TensorSpec, name: str) -> Tensor:
@@ -136,7 +140,7 @@ def check_form(dtype: str, shape: tuple[int, ...], spec: TensorSpec, name: str) 
     """
     if dtype != spec.dtype:
         raise TensorError(
-            f"is {dtype}, the input {spec.name!r} takes {spec.dtype}",
+            f"the input {spec.name!r} takes {spec.dtype}, not {dtype}",
             path=name,
             hint=f"convert it where it is made: array.astype('{spec.dtype}')",
         )
@@ -178,9 +182,10 @@ def _check_shape(shape: tuple[int, ...], spec: TensorSpec, name: str) -> None:
         for want, have in zip(spec.shape, shape, strict=True)
     )
     if not fits:
+        layout = f" ({spec.layout})" if spec.layout else ""
         raise TensorError(
-            f"has the shape {list(shape)}, the input {spec.name!r} takes {list(spec.shape)}"
-            + (f" ({spec.layout})" if spec.layout else ""),
+            f"the input {spec.name!r} takes the shape {list(spec.shape)}{layout},"
+            f" not {list(shape)}",
             path=name,
         )
 
@@ -189,20 +194,20 @@ def _check_range(value: Tensor, spec: TensorSpec, name: str) -> None:
     is_float = value.dtype.kind == "f"
     if spec.range is None or value.dtype.kind == "b":
         if is_float and not _is_finite(value):
-            raise _not_finite(name)
+            raise _not_finite(spec, name)
         return
     if value.dtype == np.float16:
         value = value.astype(np.float32)  # comparing halves takes four times as long
     with np.errstate(invalid="ignore"):
         low, high = value.min().item(), value.max().item()
     if not math.isfinite(low) or not math.isfinite(high):  # NaN is both
-        raise _not_finite(name)
+        raise _not_finite(spec, name)
     # Whole numbers are exact; an index beyond the range reads somebody else's memory.
     slack = 1e-3 * (spec.range[1] - spec.range[0]) if is_float else 0
     if low < spec.range[0] - slack or high > spec.range[1] + slack:
         raise TensorError(
-            f"holds values from {low:.6g} to {high:.6g}, the input {spec.name!r} was made for "
-            f"{spec.range[0]:.6g} to {spec.range[1]:.6g}",
+            f"the input {spec.name!r} was made for {spec.range[0]:.6g} to {spec.range[1]:.6g}, "
+            f"its values go from {low:.6g} to {high:.6g}",
             path=name,
             hint="normalise the values as the model's documentation says",
         )
@@ -218,8 +223,10 @@ def _is_finite(value: Tensor) -> bool:
     return bool(np.isfinite(value).all())
 
 
-def _not_finite(name: str) -> TensorError:
-    return TensorError("holds values that are not finite numbers", path=name)
+def _not_finite(spec: TensorSpec, name: str) -> TensorError:
+    return TensorError(
+        f"the input {spec.name!r} holds values that are not finite numbers", path=name
+    )
 
 
 def _npz(data: bytes, name: str, spec: TensorSpec) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import nullcontext, suppress
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,8 +20,6 @@ from edge_signing.errors import NotTrusted, SigningError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edge_agent.config import AgentConfig
-
 # Loading a model may take its trial on each engine, one after another for all models.
 _ANSWER_S: Final = 900.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -30,6 +27,7 @@ _KINDS: Final[dict[int, type[AgentError | SigningError]]] = {
     400: BadInputError,
     403: NotTrusted,
     404: ModelNotFoundError,
+    409: ConfigError,
 }
 
 
@@ -93,48 +91,6 @@ def ask(path: Path, method: str, target: str, document: Any = None) -> Any:
         kind = _KINDS.get(response.status, UnavailableError)
         raise kind(str(told.get("error", f"status {response.status}")), hint=told.get("hint"))
     return answer
-
-
-def have_served(config: AgentConfig, name: str, action: str, version: str = "") -> str | None:
-    """Has this user's daemon serve what the store has by now.
-
-    Args:
-        config: Whose store and daemon.
-        name: Which bundle has come or gone.
-        action: ``load`` or ``unload``, for a daemon without a desired state.
-        version: What to unload; empty means all of that name.
-
-    Returns:
-        What the daemon does now, as in "the daemon …"; None where there is none, or it has
-        another store.
-
-    Raises:
-        AgentError: It can't; what it served before, it still serves.
-        edge_signing.errors.NotTrusted: By its keyring it may not.
-    """
-    path = config.admin_socket
-    try:
-        told = ask(path, "GET", "/desired")
-    except (DaemonAbsentError, NotOursError):
-        return None
-    if told["state_dir"] != str(config.state_dir.resolve()):
-        return None
-    if told["desired"] is not None:
-        _require_done(ask(path, "PUT", "/desired", told["desired"]))
-        return "serves what edge-agent apply told it"
-    wanted = {"parameters": {"version": version}} if version else {}
-    with suppress(ModelNotFoundError) if action == "unload" else nullcontext():
-        ask(path, "POST", f"/v2/repository/models/{name}/{action}", wanted)
-    return f"has {action}ed {name}"
-
-
-def _require_done(applied: Any) -> None:
-    for step in applied["steps"]:
-        if step["error"]:
-            raise UnavailableError(
-                f"the daemon can't {step['action']} {step['model']}: {step['error']}",
-                hint="it tries it again by itself",
-            )
 
 
 def have_reloaded(path: Path) -> None:

@@ -23,7 +23,9 @@ def apply(
     clear: Annotated[
         bool, typer.Option("--clear", help="Forget the desired state: serve all that is installed.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Only show what would change, and what can't.")
+    ] = False,
     json: options.JsonOption = False,
 ) -> None:
     """Make the daemon's set of models so; what would change is shown first."""
@@ -36,22 +38,30 @@ def apply(
     if file is None:
         done = ask(socket, "DELETE", "/desired")
     else:
-        wanted = _read(file)
-        done = ask(socket, "PUT", "/desired?dry_run=1", wanted)
-        if not json:
-            _show(done["steps"])
-        if not dry_run:
-            done = ask(socket, "PUT", "/desired", wanted)
+        done = _make_so(socket, _read(file), is_dry_run=dry_run, is_shown=not json)
     if json:
         output.document({"schema": "edge-agent/apply/v1", "dry_run": dry_run, **done})
     elif file is None:
         _show(done["steps"])
     failed = [step for step in done["steps"] if step["error"]]
     for step in failed:
-        output.notice(f"{_told(step)}: {step['error']}")
+        output.notice(f"{told(step)}: {step['error']}")
     if failed:
-        output.hint("the daemon tries it again by itself")
+        if not dry_run:
+            output.hint("the daemon tries it again by itself")
         raise typer.Exit(failures.UNAVAILABLE)
+
+
+def _make_so(socket: Path, wanted: Any, *, is_dry_run: bool, is_shown: bool) -> Any:
+    from edge_agent.cli.admin_socket import ask
+
+    if is_dry_run or is_shown:
+        planned = ask(socket, "PUT", "/desired?dry_run=1", wanted)
+        if is_shown:
+            _show(planned["steps"])
+        if is_dry_run:
+            return planned
+    return ask(socket, "PUT", "/desired", wanted)
 
 
 def _read(file: str) -> Any:
@@ -76,12 +86,13 @@ def _read(file: str) -> Any:
 
 def _show(steps: list[dict[str, Any]]) -> None:
     for step in steps:
-        output.line(_told(step))
+        output.line(told(step))
     if not steps:
         output.line("nothing to do")
 
 
-def _told(step: dict[str, Any]) -> str:
+def told(step: dict[str, Any]) -> str:
+    """Returns a step in a line."""
     action, model, version, before = (step[k] for k in ("action", "model", "version", "before"))
     if action == "alias":
         sign = "+" if not before else "~" if version else "-"

@@ -34,7 +34,7 @@ def bench(
     sample: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SAMPLE]",
+            metavar="SAMPLE",
             help="An image, or a .npy, .npz or .json file.",
             show_default="the golden input, or else a blank one",
         ),
@@ -44,7 +44,11 @@ def bench(
     ] = DEMO_NAME,
     engine: Annotated[
         list[Engine] | None,
-        typer.Option(help="Only this engine; may be given again.", show_default="all that it has"),
+        typer.Option(
+            metavar="onnx|tflite",
+            help="Only this engine; may be given again.",
+            show_default="all that it has",
+        ),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=100_000, help="Warm answers an engine.")] = 100,
     trials: Annotated[int, typer.Option(min=1, max=100, help="Cold starts an engine.")] = 3,

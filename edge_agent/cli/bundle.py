@@ -90,7 +90,7 @@ def inspect(bundle: BundleArgument, json: options.JsonOption = False) -> None:
 
 @bundle.command()
 def pack(
-    folder: Annotated[Path, typer.Argument(help="A signed bundle's folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A signed bundle's folder.")],
     archive: Annotated[Path, typer.Argument(metavar="OUT.tar", help="The archive to write.")],
     json: options.JsonOption = False,
 ) -> None:

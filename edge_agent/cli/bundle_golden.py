@@ -21,7 +21,7 @@ def golden(
     sample: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SAMPLE]",
+            metavar="SAMPLE",
             help="An image, or a .npz with an array for each input, whose answer you know.",
             show_default="the golden input that is there",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,7 +26,7 @@ class Applied(NamedTuple):
 
     Attributes:
         path: The file.
-        added: Lines that were appended; none where nothing was missing.
+        added: Lines that were put in; none where nothing was missing.
         kept: Keys of the owner's that would have been set.
     """
 
@@ -50,7 +51,7 @@ def apply(path: Path, profile: DeviceProfile) -> Applied:
     try:
         private_folder(path.parent)
         with locked(path.with_suffix(".lock"), _LOCK_TIMEOUT_S):
-            return _append(path, profile)
+            return _complete(path, profile)
     except TimeoutError as error:
         raise ConfigError(
             f"somebody else has been changing it for {_LOCK_TIMEOUT_S:.0f} s", path=str(path)
@@ -63,7 +64,7 @@ def apply(path: Path, profile: DeviceProfile) -> Applied:
         ) from error
 
 
-def _append(path: Path, profile: DeviceProfile) -> Applied:
+def _complete(path: Path, profile: DeviceProfile) -> Applied:
     before = configuration.read(path)
     present = configuration.parse(before, str(path))
     wanted = _settings(profile)
@@ -114,6 +115,34 @@ def _lines(profile: DeviceProfile, settings: dict[str, object]) -> tuple[str, ..
 
 
 def _joined(before: bytes, added: tuple[str, ...]) -> bytes:
+    """Puts lines behind the keys of no table: behind a table's header they would be its own."""
     end = b"\r\n" if b"\r\n" in before else b"\n"
-    gap = b"" if not before else end if before.endswith(b"\n") else end * 2
-    return before + gap + b"".join(line.encode("utf-8") + end for line in added)
+    at = _before_tables(before)
+    head, tables = before[:at], before[at:]
+    gap = b"" if not head else end if head.endswith(b"\n") else end * 2
+    block = b"".join(line.encode("utf-8") + end for line in added)
+    return head + gap + block + (end + tables if tables else b"")
+
+
+def _before_tables(text: bytes) -> int:
+    """Returns where the first table begins with the comment above it, or where the text ends."""
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith(b"[") or not _is_whole(lines[:number]):
+            continue
+        first = number
+        while (
+            first and lines[first - 1].lstrip().startswith(b"#") and _is_whole(lines[: first - 1])
+        ):
+            first -= 1
+        return len(b"".join(lines[:first]))
+    return len(text)
+
+
+def _is_whole(lines: list[bytes]) -> bool:
+    """Whether lines are TOML by themselves, and don't end inside of a text or a list."""
+    try:
+        tomllib.loads(b"".join(lines).decode("utf-8"))
+    except ValueError:
+        return False
+    return True

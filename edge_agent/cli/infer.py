@@ -29,7 +29,9 @@ def infer(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Bundle: a path, or NAME[@VERSION] of an installed one.", show_default="the demo"
+            metavar="BUNDLE",
+            help="A path, NAME[@VERSION] of an installed one, or an alias of the daemon's.",
+            show_default="the demo",
         ),
     ] = None,
     engine: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -11,10 +12,13 @@ from edge_agent import config as configuration
 from edge_agent.app import Agent
 from edge_agent.cli import bars, infer_answers, output
 from edge_agent.cli.infer_images import read_whole
-from edge_agent.errors import ConfigError, TensorError
+from edge_agent.cli.socket_infer import kept_here
+from edge_agent.errors import ConfigError, ModelNotFoundError, TensorError
 from edge_agent.types import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from edge_agent.cli.infer_options import InferOptions
     from edge_agent.runtime import Runtime
     from edge_agent.types import Result, Tensor
@@ -40,7 +44,8 @@ class Here:
         agent = Agent(config, output.notice)
         self._runtime = agent.runtime(self._bar.__enter__(), cached=not options.no_cache)
         try:
-            self._tensors = _tensors(self._runtime, options.model, options.inputs)
+            with _hinted(options):
+                self._tensors = _tensors(self._runtime, options.model, options.inputs)
         except BaseException:
             self.close()
             raise
@@ -55,12 +60,25 @@ class Here:
         request = Request(model, source or "--input", image, self._tensors, top_k)
         # Lines show the first few values only.
         most = None if self._options.json else infer_answers.SHOWN_VALUES
-        return _document(self._runtime.infer(request), source, most)
+        with _hinted(self._options):
+            return _document(self._runtime.infer(request), source, most)
 
     def close(self) -> None:
         """Takes the progress bar away, and keeps what was answered for the next time."""
         self._bar.__exit__(None, None, None)
         self._runtime.settle()
+
+
+@contextmanager
+def _hinted(options: InferOptions) -> Iterator[None]:
+    """Says of a name that isn't installed what may keep the daemon from being asked."""
+    try:
+        yield
+    except ModelNotFoundError as error:
+        what = kept_here(options)
+        if what:
+            error.hint = f"an alias is known to the daemon only: leave out {what}; {error.hint}"
+        raise
 
 
 def _tensors(runtime: Runtime, model: str, inputs: tuple[str, ...]) -> dict[str, Tensor]:

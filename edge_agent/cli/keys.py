@@ -28,7 +28,9 @@ keys = typer.Typer(
 
 @keys.command()
 def generate(
-    name: Annotated[str, typer.Argument(help="Name of the key, or a path ending in .key.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the key, or a path ending in .key.")
+    ],
     encrypt: Annotated[
         bool, typer.Option("--encrypt", help="Ask for a passphrase that seals the private key.")
     ] = False,
@@ -71,7 +73,7 @@ def generate(
 @keys.command()
 def trust(
     public: Annotated[
-        list[str], typer.Argument(metavar="KEY…", help="Public keys: .pub files, or names.")
+        list[str], typer.Argument(metavar="KEY", help="Public keys: .pub files, or names.")
     ],
     bundles: Annotated[
         str, typer.Option("--for", metavar="PATTERN", help="Bundle names; * stops at a /.")
@@ -147,7 +149,10 @@ def untrust(
 
 @keys.command()
 def revoke(
-    key: Annotated[str, typer.Argument(help="A keyid (8 digits or more), a .pub file or a name.")],
+    key: Annotated[
+        str,
+        typer.Argument(metavar="KEY", help="A keyid (8 digits or more), a .pub file or a name."),
+    ],
     json: options.JsonOption = False,
 ) -> None:
     """Revoke a key: nothing that needs its signature loads any more."""

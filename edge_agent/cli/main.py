@@ -140,6 +140,7 @@ def application(arguments: Sequence[str]) -> Any:
         help="Runs only signed model bundles: verify, pre-process, INT8 inference.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,  # help texts have brackets of their own
     )
     named = arguments[0] if arguments and arguments[0] in NOUNS else None

@@ -35,7 +35,9 @@ class Method(StrEnum):
 
 
 def quantize(
-    project: Annotated[Path, typer.Argument(help="The bundle's project, with its model.yaml.")],
+    project: Annotated[
+        Path, typer.Argument(metavar="PROJECT", help="The bundle's project, with its model.yaml.")
+    ],
     inputs: Annotated[
         Path | None,
         typer.Option(

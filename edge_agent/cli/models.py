@@ -12,7 +12,7 @@ from edge_agent.app import Agent
 from edge_agent.cli import bars, failures, options, output
 
 if TYPE_CHECKING:
-    from edge_agent.config import AgentConfig
+    from collections.abc import Callable
 
 models = typer.Typer(
     help="List, install and remove bundles.", no_args_is_help=True, rich_markup_mode=None
@@ -70,7 +70,10 @@ def install(
     ],
     json: options.JsonOption = False,
 ) -> None:
-    """Verify a bundle, copy it into the store, try its golden input, and make it active."""
+    """Verify a bundle, copy it into the store, try its golden input, and make it active.
+
+    An older version becomes active again so. A running daemon follows.
+    """
     agent = Agent(configuration.load(), output.notice)
     with bars.progress(f"verifying {bundle}") as progress:
         installed, fresh = agent.install(bundle, progress)
@@ -78,6 +81,8 @@ def install(
     if not json:
         how = "installed" if fresh else "was installed already; active now:"
         output.line(f"{how} {ref.name} {ref.version}  {ref.digest}")
+    from edge_agent.cli import models_daemon  # brings an HTTP client
+
     document = {
         "schema": "edge-agent/models-install/v1",
         "name": ref.name,
@@ -85,45 +90,10 @@ def install(
         "digest": ref.digest,
         "already_installed": not fresh,
     }
-    _have_served(agent.config, ref.name, "load", document=document if json else None)
-
-
-def _have_served(
-    config: AgentConfig,
-    name: str,
-    action: str,
-    version: str = "",
-    *,
-    document: dict[str, Any] | None,
-) -> None:
-    """Tells the daemon, if one runs, and says what came of it.
-
-    Args:
-        config: The configuration.
-        name: See `admin_socket.have_served`, for the next two as well.
-        action: Same.
-        version: Same.
-        document: What is printed as JSON, with a member ``daemon``; None prints lines.
-
-    Raises:
-        typer.Exit: The daemon can't do it; the store is as it was told to be all the same.
-    """
-    from edge_agent.cli import admin_socket  # brings an HTTP client
-
-    code = failures.OK
-    daemon: str | dict[str, object] | None = None
-    try:
-        done = admin_socket.have_served(config, name, action, version)
-    except failures.expected() as error:
-        daemon, code = {"error": failures.as_json(error)}, failures.report(error, False)
-    else:
-        if done is not None:
-            daemon = "served"
-            output.notice(f"the daemon {done}")
-    if document is not None:
-        output.document(document | {"daemon": daemon})
-    if code:
-        raise typer.Exit(code)
+    _tell(
+        lambda: models_daemon.have_served(agent.config, ref.name, ref.version),
+        document if json else None,
+    )
 
 
 @models.command()
@@ -131,12 +101,40 @@ def remove(
     model: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="What to remove.")],
     json: options.JsonOption = False,
 ) -> None:
-    """Remove an installed bundle, or one version of it."""
+    """Remove an installed bundle, or one version of it; a running daemon follows."""
     config = configuration.load()
     gone = Agent(config, output.notice).store.remove(model)
-    name, _, version = model.partition("@")
+    name = model.partition("@")[0]
     if not json:
         for one in gone:
             output.line(f"removed {name} {one.version}  {one.digest}")
+    from edge_agent.cli import models_daemon  # brings an HTTP client
+
     document = {"schema": "edge-agent/models-remove/v1", "removed": [one.digest for one in gone]}
-    _have_served(config, name, "unload", version, document=document if json else None)
+    versions = [one.version for one in gone]
+    _tell(
+        lambda: models_daemon.have_unloaded(config, name, versions),
+        document if json else None,
+    )
+
+
+def _tell(follow: Callable[[], str | None], document: dict[str, Any] | None) -> None:
+    """Has the daemon, if one runs, follow the store, and says what came of it.
+
+    Args:
+        follow: Does so; returns what the document says of it.
+        document: What is printed as JSON, with a member ``daemon``; None prints nothing.
+
+    Raises:
+        typer.Exit: The daemon can't; the store is as it was told to be all the same.
+    """
+    code = failures.OK
+    daemon: str | dict[str, object] | None = None
+    try:
+        daemon = follow()
+    except failures.expected() as error:
+        daemon, code = {"error": failures.as_json(error)}, failures.report(error, False)
+    if document is not None:
+        output.document(document | {"daemon": daemon})
+    if code:
+        raise typer.Exit(code)

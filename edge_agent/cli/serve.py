@@ -8,7 +8,10 @@ from edge_agent.cli import serve_run
 
 
 def serve() -> None:
-    """Answer for all installed models, over Unix sockets and, where configured, TCP.
+    """Answer for installed models, over Unix sockets and, where configured, TCP.
+
+    For all of them, or for those that `edge-agent apply` named; where none is installed, for the
+    demo.
 
     Ends on SIGTERM or Ctrl-C, when requests in the air are done; SIGHUP reads the configuration and
     the keyring again.

@@ -43,10 +43,7 @@ def reach(options: InferOptions) -> Daemon | None:
     A path is this user's own file; a choice of engine is for this process, and so is an answer
     that has to be computed.
     """
-    chosen = (
-        options.engine or options.inputs or options.no_cache or os.environ.get("EDGE_AGENT_ENGINE")
-    )
-    if chosen or not is_name(options.model):
+    if kept_here(options) or not is_name(options.model):
         return None
     for folder in runtime_dirs(os.environ):
         try:
@@ -55,6 +52,17 @@ def reach(options: InferOptions) -> Daemon | None:
             continue
         return Daemon(connection, options)
     return None
+
+
+def kept_here(options: InferOptions) -> str:
+    """Returns which choice leaves an answer to this process; empty where none does."""
+    if options.no_cache:
+        return "--no-cache"
+    if options.engine:
+        return "--engine"
+    if options.inputs:
+        return "--input"
+    return "EDGE_AGENT_ENGINE" if os.environ.get("EDGE_AGENT_ENGINE") else ""
 
 
 class Daemon:

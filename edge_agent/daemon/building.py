@@ -20,6 +20,7 @@ from edge_agent.engine_choice import ChoiceMemory
 from edge_agent.memory_allocator import give_back
 from edge_agent.references import DEMO_NAME
 from edge_agent.serving.answering import Answering
+from edge_agent.serving.desired import Stored
 from edge_agent.serving.engine_selection import EngineSelection
 from edge_agent.serving.faults import Faults
 from edge_agent.serving.hosts import Host, HostKind, Hosts
@@ -113,7 +114,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
         table,
         life_cycle,
         DesiredFile(config.state_dir),
-        lambda: _active(settings),
+        lambda: _stored(settings),
         (DEMO_NAME,),
         _log,
     )
@@ -157,11 +158,12 @@ def _origins() -> dict[str, Origin]:
     return {name: origin.local(name, str(one.stamp())) for name, one in BACKENDS.items()}
 
 
-def _active(settings: Settings) -> Mapping[str, tuple[str, str]]:
+def _stored(settings: Settings) -> Mapping[str, Stored]:
     found = {}
     for name, installs in settings.agent.store.list().items():
-        versions = {one.digest: one.version for one in installs.bundles}
-        found[name] = (versions[installs.active], installs.active)
+        active = next(one for one in installs.bundles if one.digest == installs.active)
+        bundles = tuple((one.version, one.digest) for one in installs.bundles)
+        found[name] = Stored((active.version, active.digest), bundles)
     return found
 
 

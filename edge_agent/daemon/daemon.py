@@ -14,6 +14,7 @@ from edge_agent.daemon.building import Rooms, build
 from edge_agent.daemon.entrances import TokensInForce, entrances
 from edge_agent.daemon.guard import lasting
 from edge_agent.daemon.reloading import Reloading
+from edge_agent.daemon.start_checks import require_startable
 from edge_agent.daemon.watchdog import Watchdog
 from edge_agent.errors import AgentError
 from edge_agent.server.apps import bodies
@@ -65,7 +66,7 @@ class Daemon:
         """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again.
 
         Raises:
-            ConfigError: A socket can't be made.
+            ConfigError: A socket can't be made, or the configuration can't be used here.
         """
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
@@ -83,6 +84,7 @@ class Daemon:
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         settings = self._settings
+        require_startable(settings.agent, settings.serve.tcp)
         rooms = build(settings, tasks)
         in_force = TokensInForce(settings.serve)
         read, own = bodies(settings.serve), bodies(settings.serve)

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from edge_agent.app import Agent
 from edge_agent.cache.faults import CacheUnusable
 from edge_agent.daemon.entrances import TokensInForce
+from edge_agent.daemon.start_checks import require_startable
 from edge_agent.scheduler.limits import limits_of
-from edge_agent.serve_config import ServeConfig
 from edge_agent.telemetry import logs
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class Reloading:
 
     async def _take(self) -> list[str]:
         config = await asyncio.to_thread(self._load_config)
-        fresh = TokensInForce(config.serve or ServeConfig())
+        running = self._settings.serve
+        await asyncio.to_thread(require_startable, Agent(config, self._notify), running.tcp)
+        fresh = TokensInForce(running)
         waiting = self._settings.take(config, self._notify)
         serve = self._settings.serve
         self._in_force.adopt(fresh)

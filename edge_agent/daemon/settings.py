@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Sockets and processes are made of these when the daemon starts.
 _NEED_A_RESTART: Final = (
     "socket_group", "max_connections", "isolation", "workers",
-    "worker_memory_mib", "canary_s", "classes",
+    "worker_memory_mib", "canary_s", "classes", "tcp",
 )  # fmt: skip
 _AGENT_KEYS: Final = (
     "state_dir", "engine", "threads", "max_image_mib", "max_image_megapixels", "profile",
@@ -81,14 +81,13 @@ class Settings:
             edge_signing.errors.KeyringError: It is malformed; the old ones stay in force.
         """
         before, old, new = self.config, self.serve, config.serve or ServeConfig()
-        tcp = old.tcp and new.tcp and structs.replace(old.tcp, tokens_file=new.tcp.tokens_file)
-        serve = structs.replace(new, **_those(old, _NEED_A_RESTART), tcp=tcp or old.tcp)
+        serve = structs.replace(new, **_those(old, _NEED_A_RESTART))
         agent = Agent(structs.replace(config, **_those(before, _AGENT_KEYS), serve=serve), notify)
         agent.keyring  # noqa: B018 - read now, so that a broken one changes nothing
         self.agent = agent
         waiting = [key for key in _AGENT_KEYS if getattr(before, key) != getattr(config, key)]
-        keys = (*_NEED_A_RESTART, "tcp")
-        return waiting + [f"serve.{k}" for k in keys if getattr(serve, k) != getattr(new, k)]
+        changed = [key for key in _NEED_A_RESTART if getattr(old, key) != getattr(new, key)]
+        return waiting + [f"serve.{key}" for key in changed]
 
 
 def _those(table: AgentConfig | ServeConfig, keys: Sequence[str]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def admin_app(
             ``scope[EXCHANGE]`` is their `Exchange`.
         refused: Told of requests that end before a model is asked.
     """
-    document = openapi.document(routes.ADMIN)
+    document = openapi.document(routes.ADMIN, {routes.RELOAD: openapi.reload()})
     parts = Parts(service, shared, metrics, document, is_admin=True, refused=refused)
     return _app(parts, routes.ADMIN, access, more)
 

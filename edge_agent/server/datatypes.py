@@ -5,6 +5,7 @@ Source: Open Inference Protocol, "Tensor Data Types".
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,14 @@ _TYPES: Final = {
 }
 DATATYPES: Final = {dtype: names[0] for dtype, names in _TYPES.items()}
 DTYPES: Final = {datatype: dtype for dtype, datatype in DATATYPES.items()}
+
+# Where a name of the caller's is one of them, it stands in quotes.
+_IN_A_SENTENCE = re.compile(rf"(?<!['\w])(?:{'|'.join(_TYPES)})(?!['\w])")
+
+
+def in_the_protocols_words(sentence: str) -> str:
+    """Returns a sentence with element types as the protocol calls them."""
+    return _IN_A_SENTENCE.sub(lambda found: DATATYPES[found[0]], sentence)
 
 
 def count(one: OutputTensor) -> int:

@@ -5,7 +5,7 @@ Source: OpenAPI Specification 3.1.0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -34,6 +34,7 @@ _ERRORS: Final = {
     404: "There is no such model",
     405: "Another method is needed",
     408: "The body didn't arrive in time",
+    409: "The configuration can't be used",
     413: "The body is too large",
     415: "The body is of a type that isn't read",
     421: "The Host header names another server",
@@ -82,9 +83,14 @@ _TOP_K: Final[_Part] = {
 }
 
 
-def document(table: Sequence[Route]) -> bytes:
-    """Returns the document of a table of operations, as JSON."""
-    paths: dict[str, _Part] = {}
+def document(table: Sequence[Route], more: Mapping[str, _Part] | None = None) -> bytes:
+    """Returns the document of a table of operations, as JSON.
+
+    Args:
+        table: The operations.
+        more: What is served at other paths.
+    """
+    paths = dict(more or {})
     for route in table:
         if route.is_hidden:
             continue
@@ -152,6 +158,20 @@ def _parameters(route: Route, form: str) -> list[_Part]:
     if route.runs and route.body != "LoadRequest":
         found.extend(_OF_CALLS)
     return found
+
+
+def reload() -> _Part:
+    """Returns the path of the admin socket at which the configuration is read again."""
+    reply = {"schema": {"$ref": "#/components/schemas/Reloaded"}}
+    found = {str(code): _error(code) for code in sorted({*_ALWAYS, 409})}
+    found["200"] = {"description": "Done", "content": {_JSON: reply}}
+    made = {
+        "operationId": "admin_routes.reload",
+        "summary": "Configuration, tokens and keyring, read again",
+        "parameters": [_REQUEST_ID],
+        "responses": dict(sorted(found.items())),
+    }
+    return {"post": made}
 
 
 def _content(route: Route) -> _Part:

@@ -186,6 +186,7 @@ _REPLIES: Final[dict[str, _Schema]] = {
     "Entry": _ENTRY,
     "Index": _list(_ref("Entry")),
     "Empty": {"type": "object", "maxProperties": 0},
+    "Reloaded": _object({"needs_a_restart": _list(_TEXT)}),
     "ModelsV1": _object({"models": _list(_TEXT)}),
     "StatusV1": _object(
         {"name": _TEXT, "ready": _FLAG, "model_version_status": _list(_V1_VERSION)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from edge_agent.server import failures
 from edge_agent.server.refusals import Refused, uncounted
 
 if TYPE_CHECKING:
@@ -43,7 +44,5 @@ class Parts(Struct, frozen=True):
         return self.service.model(target.name, target.version)
 
     def reason(self, status: ModelStatus) -> str:
-        """Returns why a model isn't ready; it may name places on this machine's disk."""
-        if self.is_admin or not status.reason:
-            return status.reason
-        return "it can't be used now; the owner of this machine is told why"
+        """Returns why a model isn't ready, as far as those who ask here may know."""
+        return failures.reason(status.reason, self.is_admin)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[Parts, Exchange], Awaitable[Reply]]"
 Body = Literal["", "InferRequest", "PredictRequest", "IndexRequest", "LoadRequest", "image"]
 
+RELOAD: Final = "/reload"
 _MODEL: Final = "/v2/models/{name}"
 
 

@@ -12,7 +12,7 @@ from edge_agent.calls import ITEM_BYTES, InputTensor, Priority, Query
 from edge_agent.description import Classification
 from edge_agent.errors import BadInputError, ModelNotReadyError
 from edge_agent.server import json_bodies
-from edge_agent.server.datatypes import BYTES, DTYPES
+from edge_agent.server.datatypes import BYTES, DATATYPES, DTYPES
 from edge_agent.server.v2_messages import DECODER, InferRequest, Input, Output, RequestParameters
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def description_of(status: ModelStatus) -> ModelDescription:
         ModelNotReadyError: It was never opened.
     """
     if status.description is None:
-        raise ModelNotReadyError(f"{status.ref.name} isn't loaded")
+        raise ModelNotReadyError(f"{status.ref.name} is not ready: {status.reason or 'not loaded'}")
     return status.description
 
 
@@ -170,7 +170,7 @@ def _images(
     """Takes a BYTES input: image files for the input that model.yaml's preprocess names."""
     rule = description.preprocess
     if rule is None or one.name != rule.input:
-        raise BadInputError(f"input {one.name!r} takes no BYTES: it isn't fed by images")
+        raise _no_image(one.name, description)
     if data is None:
         raise BadInputError(
             f"input {one.name!r}: an image file isn't text; send BYTES as binary data, or the file"
@@ -182,6 +182,14 @@ def _images(
             f"input {one.name!r}: {len(files)} images have the shape [{len(files)}]"
         )
     return files
+
+
+def _no_image(name: str, description: ModelDescription) -> BadInputError:
+    spec = description.input(name)
+    if spec is None:
+        known = ", ".join(one.name for one in description.inputs)
+        return BadInputError(f"the model has no input {name!r}; it takes {known}")
+    return BadInputError(f"the input {name!r} takes {DATATYPES[spec.dtype]}, not BYTES")
 
 
 def _elements(data: memoryview, name: str) -> tuple[memoryview, ...]:
@@ -236,7 +244,10 @@ def _raw(data: memoryview, description: ModelDescription, batches: bool) -> Aske
         shape[left[0]] = len(data) // row
     exact = tuple(axis for axis in shape if isinstance(axis, int))
     if math.prod(exact) * ITEM_BYTES[spec.dtype] != len(data):
-        raise BadInputError(f"{len(data)} bytes don't fill {spec.dtype} {list(spec.shape)}")
+        raise BadInputError(
+            f"the input {spec.name!r} takes {DATATYPES[spec.dtype]} {list(spec.shape)}, which"
+            f" {len(data)} bytes don't fill"
+        )
     tensor = InputTensor(spec.name, spec.dtype, exact, data)
     return Asked(Query("outputs", (tensor,)), is_binary=True)
 

@@ -9,12 +9,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from edge_agent import yaml_subset
-from edge_agent.description import BundleName, Version
+from edge_agent.description import PATTERN_WORDS, BundleName, Version
 from edge_agent.errors import BadInputError, DescriptionError
 
 SCHEMA: Final = "edge-agent/desired/v1"
 MAX_MODELS: Final = 256
-_Alias = Annotated[str, Meta(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*(?!\n)$", max_length=128)]
+_ALIAS: Final = r"^[a-z0-9]+([._-][a-z0-9]+)*(?!\n)$"
+_Alias = Annotated[str, Meta(pattern=_ALIAS, max_length=128)]
+_ALIAS_WORDS: Final = "an alias: lower-case letters and digits, with single '.', '_' or '-' between"
+PATTERNS_IN_WORDS: Final = {**PATTERN_WORDS, _ALIAS: _ALIAS_WORDS}
 
 
 class DesiredModel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +61,11 @@ class Desired(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"the alias {alias} means {target}, which no version or also says")
             if alias in names:
                 raise ValueError(f"the alias {alias} is the name of a model")
+
+    def asks_for(self, name: str, version: str) -> bool:
+        """Whether it names this version of a model, or the store's active one of that name."""
+        models = [one for one in self.models if one.name == name]
+        return any(version in one.also or one.version in (None, version) for one in models)
 
     def targets(self) -> dict[str, tuple[str, str | None]]:
         """Returns the aliases as name and version."""
@@ -104,23 +112,54 @@ def convert(value: Any, place: str) -> Desired:
     try:
         return msgspec.convert(value, Desired)
     except msgspec.ValidationError as error:
-        raise BadInputError(
-            str(error), path=place, hint="docs/SERVING.md shows what a desired state looks like"
-        ) from error
+        raise _refused(error, value, place) from error
+
+
+def _refused(error: msgspec.ValidationError, value: Any, place: str) -> BadInputError:
+    from edge_agent.formats import complaint
+
+    found = complaint(str(error), Desired, value, PATTERNS_IN_WORDS)
+    prefix = f"{found.place}: " if found.place else ""
+    hint = "docs/SERVING.md shows what a desired state looks like"
+    if found.needs_quotes:
+        hint = "quote it, so that YAML doesn't take it for a number"
+    return BadInputError(prefix + found.message, path=place, hint=hint)
+
+
+class Stored(Struct, frozen=True):
+    """What the store has of one model.
+
+    Attributes:
+        active: Version and digest of the active bundle.
+        bundles: Version and digest of each bundle, oldest first.
+    """
+
+    active: tuple[str, str]
+    bundles: tuple[tuple[str, str], ...]
+
+    def digest(self, version: str) -> str | None:
+        """Returns which bytes a version means; None where it isn't installed."""
+        return dict(self.bundles).get(version)  # the latest of several
+
+    def has(self, digest: str) -> bool:
+        """Whether these bytes are installed."""
+        return any(digest == one for _, one in self.bundles)
 
 
 class Served(Struct, frozen=True):
     """What there is of one model now.
 
     Attributes:
-        live: Version and digest of the live one; None where it doesn't answer.
-        ready: All versions that answer.
+        live: Version and digest of the live one; None where it doesn't answer, or is gone.
+        ready: All versions that answer with the bytes that the store has for them.
         known: All versions, those that failed included.
+        gone: Versions whose bytes have left the store.
     """
 
     live: tuple[str, str] | None
     ready: frozenset[str]
     known: frozenset[str]
+    gone: frozenset[str] = frozenset()
 
 
 _NOTHING: Final = Served(None, frozenset(), frozenset())
@@ -163,7 +202,9 @@ def plan(
 def _loads(model: DesiredModel, have: Served, wanted: tuple[str, str] | None) -> list[Step]:
     live = have.live
     is_live = live is not None and (
-        live[0] == model.version if model.version else live == wanted or wanted is None
+        live[0] == model.version and live[0] in have.ready
+        if model.version
+        else live == wanted or wanted is None
     )
     adds = [Step("add", model.name, v) for v in model.also if v not in have.ready]
     before = live[0] if live else None
@@ -184,7 +225,9 @@ def _ends(
     # What is live stays so until a load has succeeded, and ends with that where nothing pins it.
     if before not in pinned or not any(step.action == "load" for step in loads):
         keep.add(before)
-    return [Step("unload", model.name, v) for v in sorted(have.known) if v not in keep]
+    return [
+        Step("unload", model.name, v) for v in sorted(have.known) if v not in keep or v in have.gone
+    ]
 
 
 def _alias_steps(wanted: Mapping[str, _Target], have: Mapping[str, _Target | None]) -> list[Step]:

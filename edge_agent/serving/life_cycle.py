@@ -148,6 +148,7 @@ class LifeCycle:
         async with self._locks[bundle.ref.name]:
             entry = await self._known(bundle.ref.digest)
             entry = entry or Entry(bundle.ref, bundle.description)
+            self._registry.announce(entry, is_live)
             await self._start(entry, choosing, trust)
             put = self._registry.make_live if is_live else self._registry.put
             self._tell("model_live" if is_live else "model_ready", entry)
@@ -155,6 +156,11 @@ class LifeCycle:
                 if old.ref.version == entry.ref.version or old.ref.version not in keep:
                     self._end_soon(old, "another version took its place")
             return entry
+
+    async def check(self, name: str, version: str | None) -> None:
+        """Verifies a version as a load would begin to; for errors see `Service.load`."""
+        reference = f"{name}@{version}" if version else name
+        (await asyncio.to_thread(self._bundles.open, reference)).close()
 
     async def unload(self, entry: Entry, reason: str = "it was unloaded") -> None:
         """Takes a version out of service and waits until it is freed.
@@ -285,13 +291,11 @@ class LifeCycle:
                 await self._placement.drop(digest, host)
 
     async def _start(self, entry: Entry, choosing: Awaitable[EngineFile], trust: int) -> None:
-        """Makes a version ready, if it isn't; one that never was is known as failed then."""
+        """Makes a version ready, if it isn't."""
         if entry.state == "READY":
             return
         entry.be("LOADING", "it is being loaded", wakes=entry.wakes)
         engine = entry.engine
-        if entry.ref.version not in self._registry.versions(entry.ref.name):
-            self._registry.put(entry)  # known, though it doesn't answer yet
         try:
             part = await choosing
             self._parts[entry.ref.digest] = (entry.ref, part.engine)

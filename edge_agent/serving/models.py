@@ -11,6 +11,7 @@ from edge_agent.errors import ModelNotFoundError
 if TYPE_CHECKING:
     from edge_agent.calls import Call, Reply
     from edge_agent.serving.answering import Answering
+    from edge_agent.serving.entry import Entry
     from edge_agent.serving.life_cycle import LifeCycle
     from edge_agent.serving.reconciler import Reconciler
     from edge_agent.serving.registry import Registry
@@ -41,16 +42,18 @@ class Models:
 
     def is_ready(self) -> bool:
         """See `Service.is_ready`."""
-        live = [entry for entry in self._registry if self._registry.status(entry).is_live]
+        # What never was loaded didn't break: whoever wanted it loaded knows that it failed.
+        loaded = [one for one in self._registry if one.loaded is not None]
+        live = [one for one in loaded if self._registry.live(one.ref.name) is one]
         return self._reconciler.is_reached and all(one.is_at_hand for one in live)
 
     def models(self) -> Sequence[ModelStatus]:
         """See `Service.models`."""
-        return [self._registry.status(entry) for entry in self._registry]
+        return self._registry.models()
 
     def model(self, name: str, version: str | None) -> ModelStatus:
         """See `Service.model`."""
-        return self._registry.status(self._registry.find(name, version))
+        return self._registry.model(name, version)
 
     def statistics(self, name: str | None, version: str | None) -> Sequence[ModelStatistics]:
         """See `Service.statistics`."""
@@ -58,8 +61,7 @@ class Models:
             return [entry.statistics for entry in self._registry]
         if version is not None:
             return [self._registry.find(name, version).statistics]
-        found = self._registry.find(name, None).ref.name
-        return [entry.statistics for entry in self._registry.versions(found).values()]
+        return [entry.statistics for entry in self._all(name)]
 
     def infer(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """See `Service.infer`."""
@@ -73,9 +75,12 @@ class Models:
 
     async def unload(self, name: str, version: str | None) -> None:
         """See `Service.unload`."""
-        entry = self._registry.find(name, version)
-        versions = [entry] if version else list(self._registry.versions(entry.ref.name).values())
-        for one in versions:
+        for one in [self._registry.find(name, version)] if version else self._all(name):
             with nullcontext() if version else suppress(ModelNotFoundError):  # it went meanwhile
                 await self._life_cycle.unload(one)
-        self._reconciler.touched(entry.ref.name)
+        self._reconciler.touched(self._registry.name_of(name, version)[0])
+
+    def _all(self, name: str) -> list[Entry]:
+        """Returns all versions of a model, whether one is live or not."""
+        found = list(self._registry.versions(self._registry.name_of(name, None)[0]).values())
+        return found or [self._registry.find(name, None)]

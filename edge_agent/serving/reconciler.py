@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from edge_agent.errors import AgentError, ModelNotFoundError, ModelNotReadyError
-from edge_agent.serving.desired import SCHEMA, Desired, DesiredModel, Served, Step, plan
+from edge_agent.serving.desired import SCHEMA, Desired, DesiredModel, Served, Step, Stored, plan
+from edge_agent.serving.registry import Unmet
 from edge_signing.errors import SigningError
 
 if TYPE_CHECKING:
     from edge_agent.serving.entry import Entry
     from edge_agent.serving.life_cycle import LifeCycle
     from edge_agent.serving.registry import Registry
+    from edge_agent.serving.service import State
 
 _FIRST_RETRY_S: Final = 5.0
 _LAST_RETRY_S: Final = 300.0
@@ -47,6 +49,14 @@ class Applied(Struct, frozen=True):
     failures: dict[int, str] = {}
 
 
+class _Aim(NamedTuple):
+    """What should be served, what is installed, and which versions there were."""
+
+    desired: Desired
+    installed: Mapping[str, Stored] | None
+    entries: Sequence[Entry]
+
+
 class Reconciler:
     """Brings what is served to what should be.
 
@@ -54,7 +64,7 @@ class Reconciler:
         registry: What is served.
         life_cycle: What changes it.
         kept: Where the desired state is kept.
-        active: Version and digest of the active bundle of each installed name; called in a thread.
+        stored: What is installed, by name; called in a thread.
         otherwise: What is served where nothing is installed.
         log: Told what happened: an event, and its facts.
     """
@@ -64,14 +74,14 @@ class Reconciler:
         registry: Registry,
         life_cycle: LifeCycle,
         kept: Kept,
-        active: Callable[[], Mapping[str, tuple[str, str]]],
+        stored: Callable[[], Mapping[str, Stored]],
         otherwise: Sequence[str],
         log: Callable[..., None],
     ) -> None:
         self._registry = registry
         self._life_cycle = life_cycle
         self._kept = kept
-        self._active = active
+        self._stored = stored
         self._otherwise = otherwise
         self._log = log
         self._lock = asyncio.Lock()
@@ -109,20 +119,22 @@ class Reconciler:
 
         Args:
             desired: What should be.
-            is_dry_run: Whether only to say what it takes.
+            is_dry_run: Whether only to say what it takes, and what of it would fail for the bundle.
 
         Raises:
             StoreError: It can't be kept; nothing was changed.
         """
         async with self._lock:
             if is_dry_run:
-                return Applied(tuple(await self._plan(desired)))
+                return await self._check(self._plan(desired, await self._installed()))
             await asyncio.to_thread(self._kept.write, desired)
             self.desired, self._is_known = desired, True
             return await self._reach(desired)
 
     async def forget(self) -> Applied:
         """Goes back to what is served where no desired state was ever set: all that is installed.
+
+        Where none is set, it makes that so as the store is now.
 
         Raises:
             StoreError: It can't be forgotten; nothing was changed.
@@ -137,6 +149,7 @@ class Reconciler:
     def touched(self, name: str) -> None:
         """Takes in that a model was loaded or unloaded by hand: what failed of it isn't retried."""
         self._failed.discard(name)
+        self._forget_unmet({name})
         targets = self.desired.targets() if self.desired else {}
         for alias in [one for one, (meant, _) in targets.items() if meant == name]:
             if alias in self._failed:
@@ -169,7 +182,7 @@ class Reconciler:
                 await self._reach(wanted, frozenset(self._failed))
 
     async def _wanted(self) -> Desired | None:
-        """Returns what should be served; None where that can't be read."""
+        """Returns what a start would serve; None where that can't be read."""
         if self.desired is not None:
             return self.desired
         installed = await self._installed()
@@ -178,51 +191,115 @@ class Reconciler:
         names = list(installed) or self._otherwise
         return Desired(SCHEMA, tuple(DesiredModel(name) for name in names))
 
-    async def _installed(self) -> Mapping[str, tuple[str, str]] | None:
+    async def _installed(self) -> Mapping[str, Stored] | None:
         try:
-            return await asyncio.to_thread(self._active)
+            return await asyncio.to_thread(self._stored)
         except (AgentError, OSError) as error:
             self._log("store_unreadable", reason=str(error))
             return None
 
-    async def _plan(self, desired: Desired) -> list[Step]:
-        served = {}
-        for name in {entry.ref.name for entry in self._registry}:
-            live = self._registry.live(name)
-            versions = self._registry.versions(name)
-            known = {v for v, e in versions.items() if e.state != "UNLOADING"}
-            ready = {v for v in known if versions[v].is_at_hand}
-            mine = None
-            if live is not None and live.ref.version in ready:
-                mine = (live.ref.version, live.ref.digest)
-            served[name] = Served(mine, frozenset(ready), frozenset(known))
-        installed = await self._installed()
-        return plan(desired, served, installed or {}, self._registry.aliases)
+    def _plan(self, desired: Desired, installed: Mapping[str, Stored] | None) -> list[Step]:
+        names = {entry.ref.name for entry in self._registry}
+        served = {name: self._served(name, installed) for name in names}
+        active = {name: one.active for name, one in (installed or {}).items()}
+        return plan(desired, served, active, self._registry.aliases)
+
+    def _served(self, name: str, installed: Mapping[str, Stored] | None) -> Served:
+        versions = self._registry.versions(name)
+        known = {v: entry for v, entry in versions.items() if entry.state != "UNLOADING"}
+        gone = {v for v, entry in known.items() if self._is_gone(entry, installed)}
+        there = {v: e for v, e in known.items() if e.is_at_hand and v not in gone}
+        stored = (installed or {}).get(name)
+        ready = {v for v, e in there.items() if not stored or stored.digest(v) == e.ref.digest}
+        live = self._registry.live(name)
+        is_there = live is not None and live in there.values()
+        mine = (live.ref.version, live.ref.digest) if live and is_there else None
+        return Served(mine, frozenset(ready), frozenset(known), frozenset(gone))
+
+    def _is_gone(self, entry: Entry, installed: Mapping[str, Stored] | None) -> bool:
+        """Whether the bytes of a version have left the store, as far as it can be read."""
+        if installed is None:
+            return False
+        stored = installed.get(entry.ref.name)
+        if stored is None:
+            return entry.ref.name not in self._otherwise  # these need no store
+        return not stored.has(entry.ref.digest)
+
+    async def _check(self, steps: Sequence[Step]) -> Applied:
+        """Says which steps would fail for their bundle."""
+        failures = {}
+        for number, step in enumerate(steps):
+            if step.action in ("load", "add"):
+                try:
+                    await self._life_cycle.check(step.model, step.version)
+                except (AgentError, SigningError, OSError) as error:
+                    failures[number] = str(error)
+        return Applied(tuple(steps), failures)
 
     async def _reach(self, desired: Desired, only: Collection[str] | None = None) -> Applied:
         """Takes all steps, or those of some models and aliases: others may be changed by hand."""
-        steps = [s for s in await self._plan(desired) if only is None or s.model in only]
+        installed = await self._installed()
+        steps = [s for s in self._plan(desired, installed) if only is None or s.model in only]
         failures: dict[int, str] = {}
         failed: set[str] = set()
+        aim = _Aim(desired, installed, list(self._registry))
+        before = self._registry.unmet
+        self._forget_unmet(only)
+        for step in steps:
+            self._expect(step, installed, "LOADING", "it is being loaded")
+        if only is not None:  # what is tried again has failed until it succeeds
+            unmet = self._registry.unmet.items()
+            self._registry.unmet = {key: before.get(key, one) for key, one in unmet}
         for number, step in enumerate(steps):
             try:
-                await self._take(step, desired, failed)
+                await self._take(step, aim, failed)
+                self._expect(step, installed)
             except (AgentError, SigningError, OSError) as error:
                 failures[number] = str(error)
                 failed.add(step.model)
                 self._failed.add(step.model)
-                self._log("model_failed", model=step.model, reason=str(error))
+                self._expect(step, installed, "UNAVAILABLE", str(error))
+                facts = {"model": step.model, "version": step.version or "", "reason": str(error)}
+                self._log("model_failed", **facts)
         self._failed &= failed  # but for what was changed by hand meanwhile
         return Applied(tuple(steps), failures)
 
-    async def _take(self, step: Step, desired: Desired, failed: Collection[str]) -> None:
+    def _expect(
+        self,
+        step: Step,
+        installed: Mapping[str, Stored] | None,
+        state: State = "READY",
+        reason: str = "",
+    ) -> None:
+        """Has calls for what a step loads know that it should be there, until it is."""
+        if step.action not in ("load", "add"):
+            return
+        stored = (installed or {}).get(step.model)
+        key = (step.model, step.version or (stored.active[0] if stored else ""))
+        unmet = {other: one for other, one in self._registry.unmet.items() if other != key}
+        if state != "READY":
+            unmet[key] = Unmet(state, reason, is_live=step.action == "load")
+        self._registry.unmet = unmet
+
+    def _forget_unmet(self, names: Collection[str] | None) -> None:
+        unmet = self._registry.unmet.items()
+        kept = {} if names is None else {key: one for key, one in unmet if key[0] not in names}
+        self._registry.unmet = kept
+
+    async def _take(self, step: Step, aim: _Aim, failed: Collection[str]) -> None:
+        desired = aim.desired
         if step.action == "alias":
             self._point(step.model, desired.targets().get(step.model), failed)
         elif step.action == "unload":
-            with suppress(ModelNotFoundError):  # somebody else has done so
-                entry = self._registry.find(step.model, step.version)
+            entry = self._registry.versions(step.model).get(step.version or "")
+            if entry is None or entry not in aim.entries:
+                return  # it is gone, or other bytes took its place
+            reason = "it was removed from the store"
+            if not self._is_gone(entry, aim.installed):
                 self._require_unneeded(entry, desired)
-                await self._life_cycle.unload(entry, "it is not desired any more")
+                reason = "it is not desired any more"
+            with suppress(ModelNotFoundError):  # somebody else does so
+                await self._life_cycle.unload(entry, reason)
         else:
             pinned = {v for n, v in self._registry.aliases.values() if n == step.model and v}
             also = next(one.also for one in desired.models if one.name == step.model)
@@ -256,6 +333,6 @@ class Reconciler:
         """
         ref = entry.ref
         meant = {*self._registry.aliases.values(), *((one.name, None) for one in desired.models)}
-        is_live = self._registry.live(ref.name) is entry
+        is_live = self._registry.live(ref.name) is entry and entry.loaded is not None
         if (ref.name, ref.version) in meant or (is_live and (ref.name, None) in meant):
             raise ModelNotReadyError(f"{ref.name} {ref.version} stays: another one isn't ready")

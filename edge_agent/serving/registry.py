@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from edge_agent.errors import ModelNotFoundError
+from msgspec import Struct, structs
+
+from edge_agent.errors import ModelNotFoundError, ModelNotReadyError
+from edge_agent.serving.service import ModelStatus, State
+from edge_agent.types import ModelRef
 
 if TYPE_CHECKING:
     from edge_agent.serving.entry import Entry
-    from edge_agent.serving.service import ModelStatus
+
+
+class Unmet(Struct, frozen=True):
+    """What is to be served, though it was never opened: there is no entry of it.
+
+    Attributes:
+        state: LOADING, or UNAVAILABLE.
+        reason: Why it isn't ready.
+        is_live: Whether calls without a version are meant for it.
+    """
+
+    state: State
+    reason: str
+    is_live: bool
 
 
 class Registry:
@@ -17,12 +34,14 @@ class Registry:
 
     Attributes:
         aliases: Other names, each with what it means: a name, and where it is pinned a version.
+        unmet: What there should be an entry of, by name and version (empty where nobody knows it).
     """
 
     def __init__(self) -> None:
         self._versions: dict[str, dict[str, Entry]] = {}
         self._live: dict[str, Entry] = {}
         self.aliases: Mapping[str, tuple[str, str | None]] = {}
+        self.unmet: Mapping[tuple[str, str], Unmet] = {}
 
     def __iter__(self) -> Iterator[Entry]:
         """Yields every version, sorted by name and version."""
@@ -42,19 +61,55 @@ class Registry:
         return target, version or pinned
 
     def find(self, name: str, version: str | None) -> Entry:
-        """Returns one version, the live one (or else the only one) where none is named.
+        """Returns one version, the live one where none is named.
 
         Raises:
             ModelNotFoundError: There is none.
+            ModelNotReadyError: There should be one, or no version of it is live.
         """
         name, version = self.name_of(name, version)
-        versions = self._versions.get(name, {})
-        entry = versions.get(version) if version else self._live.get(name)
-        if entry is None and version is None and versions:
-            entry = versions[max(versions)]
+        entry = self._entry(name, version)
         if entry is None:
-            raise _not_found(name, version, versions)
+            missing = self._missing(name, version)
+            told = " ".join(part for part in (name, missing.ref.version) if part)
+            raise ModelNotReadyError(f"{told} is not ready: {missing.reason}")
         return entry
+
+    def model(self, name: str, version: str | None) -> ModelStatus:
+        """Returns what the server says of one version, the live one where none is named.
+
+        Raises:
+            ModelNotFoundError: There is none, and there should be none.
+        """
+        name, version = self.name_of(name, version)
+        entry = self._entry(name, version)
+        return self._missing(name, version) if entry is None else self.status(entry)
+
+    def models(self) -> list[ModelStatus]:
+        """Returns what the server says of each version that is, or should be."""
+        found = [self.status(entry) for entry in self]
+        found += [self._unmet(*key) for key in self.unmet if self._entry(*key) is None]
+        return sorted(found, key=lambda one: (one.ref.name, one.ref.version))
+
+    def _entry(self, name: str, version: str | None) -> Entry | None:
+        return self._versions.get(name, {}).get(version) if version else self._live.get(name)
+
+    def _missing(self, name: str, version: str | None) -> ModelStatus:
+        """Returns the status of what has no entry."""
+        for key, one in self.unmet.items():
+            if key[0] == name and (key[1] == version if version else one.is_live):
+                return self._unmet(*key)
+        there = self._versions.get(name, {})
+        if version is not None or not there:
+            raise _not_found(name, version, there)
+        reason = f"no version of it is live; by number there is {', '.join(sorted(there))}"
+        return _absent(ModelRef(name, "", ""), Unmet("UNAVAILABLE", reason, is_live=False))
+
+    def _unmet(self, name: str, version: str) -> ModelStatus:
+        one = self.unmet[name, version]
+        is_live = one.is_live and name not in self._live
+        status = _absent(ModelRef(name, version, ""), structs.replace(one, is_live=is_live))
+        return structs.replace(status, aliases=self._aliases(name, version, is_live))
 
     def loaded(self, digest: str) -> Entry | None:
         """Returns the entry of a bundle."""
@@ -67,6 +122,14 @@ class Registry:
     def live(self, name: str) -> Entry | None:
         """Returns the version that a call without one goes to."""
         return self._live.get(name)
+
+    def announce(self, entry: Entry, is_live: bool) -> None:
+        """Makes a version known before it answers; it takes no place of one that does."""
+        live, same = self.live(entry.ref.name), self._entry(entry.ref.name, entry.ref.version)
+        if is_live and (live is None or live.loaded is None or live.state == "UNLOADING"):
+            self.make_live(entry)
+        elif same is None or same.loaded is None:
+            self.put(entry)
 
     def put(self, entry: Entry) -> tuple[Entry, ...]:
         """Makes a version known. Calls without a version go on to where they went.
@@ -109,11 +172,15 @@ class Registry:
     def status(self, entry: Entry) -> ModelStatus:
         """Returns what the server says of a version."""
         is_live = self._live.get(entry.ref.name) is entry
-        if not self.aliases:
-            return entry.status(is_live, ())
-        named = (entry.ref.version, None) if is_live else (entry.ref.version,)
-        aliases = (a for a, (n, v) in self.aliases.items() if n == entry.ref.name and v in named)
-        return entry.status(is_live, tuple(sorted(aliases)))
+        return entry.status(is_live, self._aliases(entry.ref.name, entry.ref.version, is_live))
+
+    def _aliases(self, name: str, version: str, is_live: bool) -> tuple[str, ...]:
+        named = (version, None) if is_live else (version,)
+        return tuple(sorted(a for a, (n, v) in self.aliases.items() if n == name and v in named))
+
+
+def _absent(ref: ModelRef, one: Unmet) -> ModelStatus:
+    return ModelStatus(ref, one.state, one.reason, one.is_live, "", None, batches=False)
 
 
 def _not_found(name: str, version: str | None, there: Mapping[str, Entry]) -> ModelNotFoundError:
@@ -121,5 +188,7 @@ def _not_found(name: str, version: str | None, there: Mapping[str, Entry]) -> Mo
         known = ", ".join(sorted(there))
         return ModelNotFoundError(f"no version {version!r} of {name!r} is loaded; {known} is")
     return ModelNotFoundError(
-        f"no model {name!r} is loaded", hint="edge-agent models list shows what is installed"
+        f"no model {name!r} is loaded",
+        hint="POST /v2/repository/index lists what is served; where edge-agent apply has said "
+        "what should be, another model takes an apply that names it",
     )

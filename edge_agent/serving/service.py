@@ -19,7 +19,7 @@ class ModelStatus(Struct, frozen=True):
     """One version of one model.
 
     Attributes:
-        ref: Name, version and digest.
+        ref: Name, version and digest; the last two may be empty where it was never opened.
         state: READY only while calls are routed to it; also of one that rests, since a call
             wakes it.
         reason: Why it isn't loaded; empty where it is.
@@ -93,13 +93,13 @@ class Service(Protocol):
         """Whether every model that should be served is."""
 
     def models(self) -> Sequence[ModelStatus]:
-        """Returns all versions that are known, sorted by name and version."""
+        """Returns all versions that are known or should be, sorted by name and version."""
 
     def model(self, name: str, version: str | None) -> ModelStatus:
         """Returns one version, the live one where none is named.
 
         Raises:
-            ModelNotFoundError: There is none.
+            ModelNotFoundError: There is none, and there should be none.
         """
 
     def statistics(self, name: str | None, version: str | None) -> Sequence[ModelStatistics]:

@@ -23,6 +23,8 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 MAX_TEXT: Final = 512
 MAX_NAME: Final = 64
 MAX_FIELDS: Final = 24
+# What other libraries tell below a warning is their inner life, and may hold anything.
+_OWN: Final = "edge_agent"
 _MAX_FRAMES: Final = 16
 _MAX_DIGITS: Final = 40
 # Source: sd-daemon(3), "SD_WARNING" and its like: journald takes the number off again.
@@ -85,7 +87,8 @@ def start(level: str, stream: TextIO | None = None) -> None:
     handler.setFormatter(JsonLines(_is_journal(stream)))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(max(logging.getLevelNamesMapping()[level.upper()], logging.WARNING))
+    logging.getLogger(_OWN).setLevel(level.upper())
     logging.captureWarnings(True)
 
 

@@ -113,7 +113,7 @@ REFUSED: dict[str, tuple[models.Yaml, Request, type[BadInputError], str]] = {
     ),
     "no image": (models.COLOUR, request(b"text"), ImageError, ""),
     "out of range": (models.PAIR, request(left=[[11] * 4], right=[[1] * 4]), TensorError, "11"),
-    "a shape": (models.ROWS, request(x=[[1, 2, 3]]), TensorError, "takes ['N', 2]"),
+    "a shape": (models.ROWS, request(x=[[1, 2, 3]]), TensorError, "takes the shape ['N', 2]"),
     "a type": (models.ROWS, request(x=np.zeros((1, 2))), TensorError, "takes float32"),
     "the engine's layout": (
         models.COLOUR,

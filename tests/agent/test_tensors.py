@@ -96,30 +96,30 @@ def test_other_endings_are_refused(name: str) -> None:
 
 
 WRONG = {
-    "float64": (np.zeros((1, 4)), spec(), "is float64, the input 'x' takes float32"),
-    "int32": (np.zeros((1, 4), "i4"), spec("int64"), "is int32, the input 'x' takes int64"),
-    "uint8 for bool": (np.zeros((1, 4), "u1"), spec("bool"), "is uint8, the input 'x' takes bool"),
-    "uint64": (np.zeros((1, 4), "u8"), spec("int64"), "is uint64"),
-    "flat": (np.zeros(4, "f4"), spec(), "has the shape [4], the input 'x' takes [1, 4]"),
-    "turned": (np.zeros((4, 1), "f4"), spec(), "has the shape [4, 1]"),
-    "scalar": (np.float32(1), spec(), "has the shape []"),
+    "float64": (np.zeros((1, 4)), spec(), "the input 'x' takes float32, not float64"),
+    "int32": (np.zeros((1, 4), "i4"), spec("int64"), "the input 'x' takes int64, not int32"),
+    "uint8 for bool": (np.zeros((1, 4), "u1"), spec("bool"), "the input 'x' takes bool, not uint8"),
+    "uint64": (np.zeros((1, 4), "u8"), spec("int64"), "not uint64"),
+    "flat": (np.zeros(4, "f4"), spec(), "the input 'x' takes the shape [1, 4], not [4]"),
+    "turned": (np.zeros((4, 1), "f4"), spec(), "not [4, 1]"),
+    "scalar": (np.float32(1), spec(), "not []"),
     "layout": (
         np.zeros((1, 8, 8, 3), "f4"),
         spec(shape=(1, 3, 8, 8), layout="NCHW"),
-        "has the shape [1, 8, 8, 3], the input 'x' takes [1, 3, 8, 8] (NCHW)",
+        "the input 'x' takes the shape [1, 3, 8, 8] (NCHW), not [1, 8, 8, 3]",
     ),
     "NaN": (np.array([[0, np.nan, 0, 0]], "f4"), spec(), "not finite"),
     "inf": (np.array([[0, np.inf, 0, 0]], "f4"), spec(), "not finite"),
     "half inf": (np.array([[0, -np.inf, 0, 0]], "f2"), spec("float16"), "not finite"),
     "big-endian NaN": (np.array([[0, np.nan, 0, 0]], ">f4"), spec(), "not finite"),
-    "above": (GOOD, spec(range=(0, 3)), "holds values from 1 to 4, the input 'x' was made for 0"),
-    "below": (-GOOD, spec(range=(0, 3)), "holds values from -4 to -1"),
+    "above": (GOOD, spec(range=(0, 3)), "'x' was made for 0 to 3, its values go from 1 to 4"),
+    "below": (-GOOD, spec(range=(0, 3)), "its values go from -4 to -1"),
     "bytes for 0..1": (GOOD * 60, spec(range=(0, 1)), "made for 0 to 1"),
     # An index past the end of a table: a thousandth of the range is not rounding here.
     "one index more": (
         np.array([[0, 0, 0, 30522]]), spec("int64", range=(0, 30521)), "from 0 to 30522",
     ),
-    "a huge index": (np.array([[2**53 + 1, 0, 0, 0]]), spec("int64", range=(0, 2.0**53)), "holds"),
+    "a huge index": (np.array([[2**53 + 1, 0, 0, 0]]), spec("int64", range=(0, 2.0**53)), "from"),
 }  # fmt: skip
 
 
@@ -291,10 +291,10 @@ def test_json_numbers_become_the_dtype(dtype: str) -> None:
 
 
 JSON_REFUSED: list[tuple[str, str, str]] = [
-    ("float32", "[[1, 2, 3]]", "has the shape [1, 3]"),
+    ("float32", "[[1, 2, 3]]", "not [1, 3]"),
     ("float32", "[[1, 2], [3]]", "rows differ in length"),
-    ("float32", "[]", "has the shape [0]"),
-    ("float32", "5", "has the shape []"),
+    ("float32", "[]", "not [0]"),
+    ("float32", "5", "not []"),
     ("float32", "[[1, 2, 3, null]]", "holds values that are not float32"),
     ("float32", '[[1, 2, 3, "4"]]', "holds values that are not float32"),
     ("float32", "[[true, true, true, true]]", "holds values that are not float32"),
@@ -321,8 +321,8 @@ JSON_REFUSED: list[tuple[str, str, str]] = [
     ("float32", "[[1, 2, 3, 4]] x", "is not readable JSON"),
     ("float32", "[" * 100_000, "is not readable JSON"),
     ("float32", "[" * 70 + "1" + "]" * 70, "has 70 axes, the most are 8"),
-    ("float32", "[[]]", "has the shape [1, 0]"),
-    ("float32", "[[],[]]", "has the shape [2, 0]"),
+    ("float32", "[[]]", "not [1, 0]"),
+    ("float32", "[[],[]]", "not [2, 0]"),
     ("float32", "[[1],[]]", "rows differ in length"),
     ("float32", "[[1,2,3,],[]]", "is not readable JSON"),
     ("float32", "[[1, 2, 3, []]]", "rows differ in length"),
@@ -417,9 +417,9 @@ def test_json_of_fixed_axes_is_bounded_by_the_tensor() -> None:
     assert tensors.read(text + b" " * 60_000, "a.json", wanted).size == 1000
     padded = text[:-1] + b" " * (64 * 1024) + b"]"
     refused(padded, "a.json", wanted, "the limit for this tensor in JSON is 65536")
-    refused(padded, "a.json", spec(shape=(1, "N", 2)), "has the shape [1, 1000]")
+    refused(padded, "a.json", spec(shape=(1, "N", 2)), "not [1, 1000]")
     wide = spec(shape=(1, 2000))
-    refused(padded, "a.json", wide, "has the shape [1, 1000]")
+    refused(padded, "a.json", wide, "not [1, 1000]")
 
 
 def test_json_that_is_no_text() -> None:

@@ -5,6 +5,7 @@ Fake models have what the protocols have; `edge-agent serve` has the rest of the
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,11 @@ def daemons_address(run: Run, publisher: Publisher, daemon: Daemon, tokens: Path
     """Host and port of a daemon that serves one real model."""
     publish(publisher, NAME, colour_model())
     assert run("models", "install", publisher.bundle).code == 0
+    return started(daemon, publisher, tokens)
+
+
+def started(daemon: Daemon, publisher: Publisher, tokens: Path) -> str:
+    """Starts a daemon that listens on TCP; returns where."""
     config = publisher.keyring_file.with_name("config.toml")
     config.write_text(f'[serve.tcp]\nport = 0\ntokens_file = "{tokens}"\n')
     daemon.start().wait_ready()
@@ -106,6 +112,22 @@ def test_a_client_gets_along(client: str, address: str) -> None:
 
 def test_clients_get_along_with_the_daemon(daemons_address: str) -> None:
     run_client("against_the_daemon", daemons_address)
+
+
+def test_the_example_of_the_page_runs(daemon: Daemon, publisher: Publisher, tokens: Path) -> None:
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / "HTTP.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    address = started(daemon, publisher, tokens)
+    for shown, meant in (("localhost:8443", address), ("TOKEN", TOKEN)):
+        assert example.count(shown) == 1
+        example = example.replace(shown, meant)
+    done = subprocess.run(
+        [CLIENTS / "python", "-c", example], capture_output=True, text=True, cwd=ROOT, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+    assert ":missile" in done.stdout
+    assert "(1, 1000)" in done.stdout
 
 
 def test_the_openapi_document_is_true(address: str, tmp_path: Path) -> None:

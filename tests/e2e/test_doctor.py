@@ -15,6 +15,7 @@ import pytest
 from edge_agent import config
 from edge_agent.backends.base import EngineStatus
 from edge_agent.cli import doctor_checks
+from edge_agent.cli.doctor_apply import apply
 from edge_profiles.detect import Machine
 from edge_profiles.profile import DeviceProfile
 from edge_profiles.selection import SHIPPED, select
@@ -223,6 +224,33 @@ def test_apply_keeps_every_key_and_comment(run: Run, folder: Path, end: str) -> 
     assert (file.stat().st_uid, file.stat().st_gid) == owner
     assert run("doctor", "--apply", "--json").json()["applied"]["added"] == []
     assert file.read_bytes().decode() == after
+
+
+TABLE = '# the daemon\n  [serve]\nlog_level = "info"\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "tables"),
+    [
+        ("", TABLE),
+        ("", '[serve.tcp]\nport = 1\ntokens_file = "/etc/tokens"\n[cache]\nmib = 1\n'),
+        ("threads = 1  # why\n\n", TABLE),
+        ('engine_order = [\n"onnx", # [a]\n]\n', TABLE),
+        ('state_dir = """\n/[serve]\\\n[serve]"""\n', TABLE),
+        ('state_dir = """\\\n/\\\n#a"""\n', "[cache]\n"),
+    ],
+)
+def test_apply_puts_keys_before_tables(folder: Path, keys: str, tables: str) -> None:
+    file = folder / "config.toml"
+    file.write_text(keys + tables)
+    board = profile()
+    applied = apply(file, board)
+    after = file.read_text()
+    assert after.startswith(keys)
+    assert after.endswith("\n" + tables)
+    assert "\n".join(applied.added) in after
+    assert tomllib.loads(after) == {"profile": board.name, **tomllib.loads(keys + tables)}
+    assert apply(file, board).added == ()
 
 
 @pytest.mark.parametrize("value", ["auto", "visionfive-2"])

@@ -138,6 +138,72 @@ def test_what_was_tampered_with_is_never_loaded(
     assert ask(installed).status_code in (404, 503)
 
 
+def test_follows_what_is_installed_and_removed(
+    daemon: Daemon, run: Run, publisher: Publisher
+) -> None:
+    """It serves what a start would serve: the demo too, where nothing is installed."""
+    demo = "/v2/models/demo/efficientnet-lite0"
+    daemon.start().wait_ready()
+    assert daemon.get(f"{demo}/ready").status_code == 200
+    told = run("models", "install", publisher.bundle, "--json")
+    assert told.json()["daemon"] == "served"
+    assert f"the daemon serves {NAME} 1.2.3" in told.err
+    assert best(ask(daemon)) == "red"
+    assert daemon.get(demo).status_code == 404
+    publish(publisher, "1.3.0")
+    assert run("models", "install", publisher.bundle).code == 0
+    assert ask(daemon).json()["model"]["version"] == "1.3.0"
+    assert run("models", "remove", f"{NAME}@1.3.0", "--json").json()["daemon"] == "unloaded"
+    assert ask(daemon).json()["model"]["version"] == "1.2.3"
+    assert run("models", "remove", NAME).code == 0
+    assert ask(daemon).status_code == 404
+    assert daemon.get(f"{demo}/ready").status_code == 200
+
+
+def test_what_is_removed_though_it_is_desired_is_not_served(
+    installed: Daemon, run: Run, publisher: Publisher, tmp_path: Path
+) -> None:
+    publish(publisher, "1.3.0")
+    assert run("models", "install", publisher.bundle).code == 0
+    (tmp_path / "desired.yaml").write_text(
+        "schema: edge-agent/desired/v1\n"
+        f"models: [{{name: {NAME}, version: 1.3.0, also: [1.2.3]}}]\n"
+        f"aliases: {{colour: {NAME}}}\n"
+    )
+    assert run("apply", "-f", "desired.yaml").code == 0
+    removed = run("models", "remove", f"{NAME}@1.3.0")
+    assert removed.code == 5
+    assert removed.out.startswith(f"removed {NAME} 1.3.0")
+    assert f"{NAME} 1.3.0: no model '{NAME}@1.3.0' is installed" in removed.err
+    for _ in range(2):  # as it is now, and after a start
+        for name in (NAME, "colour", f"{NAME}@1.3.0"):
+            refused = ask(installed, name=name)
+            assert (refused.status_code, refused.json()["kind"]) == (503, "ModelNotReadyError")
+        ready = installed.get(f"/v2/models/{NAME}/ready")
+        assert (ready.status_code, ready.json()["ready"]) == (503, False)
+        assert best(ask(installed, name=f"{NAME}@1.2.3")) == "red"
+        index = installed.admin("POST", "/v2/repository/index", {}).json()
+        assert {one["version"]: one["state"] for one in index} == {
+            "1.2.3": "READY",
+            "1.3.0": "UNAVAILABLE",
+        }
+        assert "is installed" in index[1]["reason"]
+        assert not installed.is_ready()
+        installed.stop()
+        installed.log_file.unlink()
+        installed.start().wait(lambda: bool(installed.events("ready")))
+
+
+def test_a_dry_run_looks_into_the_store(installed: Daemon, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "desired.yaml").write_text(
+        f"schema: edge-agent/desired/v1\nmodels: [{{name: {NAME}, also: [9.9.9]}}]\n"
+    )
+    shown = run("apply", "-f", "desired.yaml", "--dry-run")
+    assert (shown.code, shown.out) == (5, f"+ {NAME} 9.9.9\n")
+    assert f"{NAME} 9.9.9: no model '{NAME}@9.9.9' is installed" in shown.err
+    assert installed.is_ready()
+
+
 def test_applies_a_desired_state(
     installed: Daemon, run: Run, publisher: Publisher, tmp_path: Path
 ) -> None:

@@ -80,6 +80,24 @@ def test_prints_what_this_process_would(run: Run, photos: Path) -> None:
     assert printed[0].endswith(" ms, by the daemon)")
 
 
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (["--no-cache"], "--no-cache"),
+        (["--engine", "onnx"], "--engine"),
+        (["--input", "x=x.npy"], "--input"),
+        ([], ""),
+    ],
+)
+def test_what_keeps_an_alias_from_the_daemon_is_told(
+    choice: list[str], told: str, run: Run, photos: Path
+) -> None:
+    asked = run("infer", photos / "coffee.png", "--model", "objects", "--json", *choice)
+    hint = asked.json()["error"]["hint"]
+    assert asked.code == 5
+    assert (f"an alias is known to the daemon only: leave out {told}" in hint) == bool(told)
+
+
 def test_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"image")
     with daemon(answer(DOCUMENT)) as stand_in:

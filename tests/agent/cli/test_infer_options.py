@@ -29,6 +29,8 @@ PLAIN = [
 NOT_PLAIN = [
     [],
     ["--help"],
+    ["-h"],
+    ["a.png", "-h"],
     ["a.png", "--help"],
     ["a.png", "--frobnicate"],
     ["a.png", "--top-k", "0"],

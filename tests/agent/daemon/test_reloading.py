@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from msgspec import structs
 
 from edge_agent.app import Agent
 from edge_agent.cache.faults import CacheUnusable
@@ -19,9 +20,12 @@ from edge_agent.daemon.reloading import Reloading
 from edge_agent.daemon.sd_notify import Notifier
 from edge_agent.daemon.settings import Settings
 from edge_agent.errors import ConfigError
-from edge_agent.serve_config import ServeConfig
+from edge_agent.serve_config import ClassConfig, ServeConfig, TcpConfig
 from edge_agent.server.apps import bodies
+from edge_agent.server.errors import NotAuthenticatedError
 from edge_agent.telemetry import logs
+
+OLD, NEW, OTHER = b"o" * 16, b"n" * 16, b"x" * 16
 
 
 class FakeNotifier(Notifier):
@@ -63,15 +67,16 @@ class FakeRooms:
 class Scene:
     """A reload that reads `config`, or raises it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.config: AgentConfig | Exception = AgentConfig(folder, folder)
+    def __init__(self, folder: Path, serve: ServeConfig | None = None) -> None:
+        self.config: AgentConfig | Exception = AgentConfig(folder, folder, serve=serve)
         self.rooms, self.notifier = FakeRooms(), FakeNotifier()
         self.settings = Settings(Agent(self.config, lambda text: None))
+        self.in_force = TokensInForce(self.settings.serve)
         self.reloading = Reloading(
             self.settings,
             self.load,
             cast("Rooms", self.rooms),
-            TokensInForce(ServeConfig()),
+            self.in_force,
             (bodies(ServeConfig()),),
             self.notifier,
             lambda text: None,
@@ -87,6 +92,20 @@ class Scene:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(logs, "start", lambda level: None)
     return Scene(tmp_path)
+
+
+def tokens(path: Path, token: bytes) -> TcpConfig:
+    """Writes a file of tokens, and returns a table that names it."""
+    path.write_text(f"camera {token.decode()}\n")
+    path.chmod(0o600)
+    return TcpConfig(0, tokens_file=str(path))
+
+
+@pytest.fixture
+def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A scene with the tokens of a file."""
+    monkeypatch.setattr(logs, "start", lambda level: None)
+    return Scene(tmp_path, ServeConfig(tcp=tokens(tmp_path / "tokens", OLD)))
 
 
 @pytest.mark.parametrize("is_revoked", [False, True])
@@ -112,6 +131,46 @@ def test_the_status_of_a_refused_reload_ends_with_the_next(scene: Scene) -> None
     scene.config = good
     asyncio.run(scene.reloading.reload())
     assert scene.notifier.said[4:] == ["RELOADING=1", "STATUS=serving acme/a", "READY=1"]
+
+
+def test_what_is_in_the_file_of_tokens_counts_at_once(networked: Scene, tmp_path: Path) -> None:
+    tokens(tmp_path / "tokens", NEW)
+    assert asyncio.run(networked.reloading.reload()) == []
+    assert networked.in_force().name(NEW) == "camera"
+    with pytest.raises(NotAuthenticatedError):
+        networked.in_force().name(OLD)
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_tokens_stay_until_a_restart(networked: Scene, tmp_path: Path, is_moved: bool) -> None:
+    tcp = tokens(tmp_path / "others", OTHER) if is_moved else None
+    networked.config = AgentConfig(tmp_path, tmp_path, serve=ServeConfig(tcp=tcp))
+    for _ in range(2):
+        assert asyncio.run(networked.reloading.reload()) == ["serve.tcp"]
+        assert networked.in_force().name(OLD) == "camera"
+        with pytest.raises(NotAuthenticatedError):
+            networked.in_force().name(OTHER)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ServeConfig(drain_s=1, tcp=TcpConfig(18443)),
+        ServeConfig(drain_s=1, tcp=TcpConfig(0, tokens_file="/nowhere/tokens")),
+        ServeConfig(drain_s=1, socket_group="no-such-group-here"),
+        ServeConfig(drain_s=1, classes={"bulk": ClassConfig(cpus=(4095,))}),
+    ],
+)
+def test_what_a_start_refuses_changes_nothing(
+    networked: Scene, tmp_path: Path, wrong: ServeConfig
+) -> None:
+    before = networked.settings.config
+    tokens(tmp_path / "tokens", NEW)
+    networked.config = structs.replace(before, serve=wrong)
+    with pytest.raises(ConfigError):
+        asyncio.run(networked.reloading.reload())
+    assert networked.settings.config == before
+    assert networked.in_force().name(OLD) == "camera"
 
 
 def test_a_daemon_that_only_starts_is_not_ready_by_a_reload(scene: Scene) -> None:

@@ -73,6 +73,7 @@ def test_counts_at_once(config: AgentConfig, key: str, value: Any) -> None:
         ("tcp", structs.replace(TCP, port=9000)),
         ("tcp", structs.replace(TCP, hosts=("other",))),
         ("tcp", structs.replace(TCP, certificate="/etc/tls.pem")),
+        ("tcp", structs.replace(TCP, tokens_file="/etc/others")),
     ],
 )
 def test_waits_for_a_restart_each_time_that_it_is_asked(
@@ -102,14 +103,6 @@ def test_of_the_agent_waits_too(config: AgentConfig, key: str, value: Any) -> No
     settings = Settings(Agent(config, quiet))
     assert settings.take(structs.replace(config, **{key: value}), quiet) == [key]
     assert settings.config == config
-
-
-def test_other_tokens_need_no_restart(config: AgentConfig) -> None:
-    settings = Settings(Agent(config, quiet))
-    tcp = structs.replace(TCP, tokens_file="/etc/others")
-    new = with_serve(config, tcp=tcp)
-    assert settings.take(new, quiet) == []
-    assert settings.serve.tcp == tcp
 
 
 def test_a_keyring_that_cannot_be_read_changes_nothing(config: AgentConfig) -> None:

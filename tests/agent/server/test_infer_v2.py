@@ -217,7 +217,16 @@ REFUSED: list[tuple[dict[str, Any], bytes, str]] = [
         b"",
         "holds no classes",
     ),
-    ({"inputs": [{**PAIR_JSON[0], "datatype": "BYTES"}]}, b"", "BYTES"),
+    (
+        {"inputs": [{**PAIR_JSON[0], "datatype": "BYTES"}]},
+        b"",
+        "the input 'a' takes FP32, not BYTES",
+    ),
+    (
+        {"inputs": [{**PAIR_JSON[0], "name": "image", "datatype": "BYTES"}]},
+        b"",
+        "the model has no input 'image'; it takes a, b",
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from tests.agent.server.asgi import admin, asked, data
 from tests.agent.server.fakes import FakeService
 
 DATA = json.loads(openapi.document(routes.DATA))
-ADMIN = json.loads(openapi.document(routes.ADMIN))
+ADMIN = json.loads(openapi.document(routes.ADMIN, {routes.RELOAD: openapi.reload()}))
 
 
 def test_it_is_served_to_each_as_it_is_for_them() -> None:
@@ -23,7 +23,7 @@ def test_it_is_served_to_each_as_it_is_for_them() -> None:
 def test_the_owner_has_more() -> None:
     more = set(ADMIN["paths"]) - set(DATA["paths"])
     prefix = "/v2/repository/models/{name}"
-    assert more == {f"{prefix}/load", f"{prefix}/unload"}
+    assert more == {f"{prefix}/load", f"{prefix}/unload", routes.RELOAD}
 
 
 @pytest.mark.parametrize("table", [routes.DATA, routes.ADMIN])

@@ -87,6 +87,13 @@ class FakeBundles:
         self.active[name] = version
         return ref.digest
 
+    def remove(self, name: str, version: str) -> None:
+        del self.refs[f"{name}@{version}"]
+        left = [one.version for one in self.refs.values() if one.name == name]
+        self.active = {one: v for one, v in self.active.items() if one != name}
+        if left:
+            self.active[name] = left[-1]
+
     def open(self, reference: str) -> Bundle:
         name, _, version = reference.partition("@")
         ref = self.refs.get(f"{name}@{version or self.active.get(name, '')}")

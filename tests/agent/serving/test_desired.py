@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edge_agent.errors import BadInputError
-from edge_agent.serving.desired import Desired, DesiredModel, Served, Step, parse, plan
+from edge_agent.serving.desired import Desired, DesiredModel, Served, Step, Stored, parse, plan
 
 HEAD = "schema: edge-agent/desired/v1\n"
 WHOLE = b"""\
@@ -58,10 +58,32 @@ def test_says_what_is_wrong(text: str, message: str) -> None:
     assert caught.value.path == "desired.yaml"
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("models: [{name: a, version: 1.0}]\n", "must be a semantic version"),
+        ("models: [{name: a, also: [1]}]\n", "must be a semantic version"),
+        ("models: []\naliases: {new: 5}\n", "must be a text"),
+    ],
+)
+def test_what_yaml_takes_for_a_number_needs_quotes(text: str, message: str) -> None:
+    with pytest.raises(BadInputError, match=message) as caught:
+        parse((HEAD + text).encode(), "desired.yaml")
+    assert caught.value.hint == "quote it, so that YAML doesn't take it for a number"
+
+
+def test_the_rule_for_aliases_is_told() -> None:
+    text = HEAD + "models: [{name: a}]\naliases: {b: a, b/c: a}\n"
+    with pytest.raises(BadInputError, match="the name 'b/c' must be an alias: lower-case letters"):
+        parse(text.encode(), "desired.yaml")
+
+
 ACTIVE = {"a": ("1", "d1")}
 ONE = {"a": Served(("1", "d1"), frozenset({"1"}), frozenset({"1"}))}
 TWO = {"a": Served(("1", "d1"), frozenset({"1", "2"}), frozenset({"1", "2"}))}
 FAILED = {"a": Served(None, frozenset(), frozenset({"1"}))}
+STALE = {"a": Served(("1", "d1"), frozenset(), frozenset({"1"}))}
+GONE = {"a": Served(None, frozenset({"1"}), frozenset({"1", "2"}), frozenset({"2"}))}
 ALSO_FAILED = {"a": Served(("1", "d1"), frozenset({"1"}), frozenset({"1", "2"}))}
 
 
@@ -95,6 +117,15 @@ ALSO_FAILED = {"a": Served(("1", "d1"), frozenset({"1"}), frozenset({"1", "2"}))
         ([DesiredModel("a")], FAILED, ACTIVE, [Step("load", "a", None)]),
         ([DesiredModel("a")], ALSO_FAILED, ACTIVE, [Step("unload", "a", "2")]),
         ([DesiredModel("a", "2")], ALSO_FAILED, ACTIVE, [Step("load", "a", "2", "1")]),
+        # Other bytes of a version take its place, and what has left the store goes.
+        ([DesiredModel("a", "1")], STALE, ACTIVE, [Step("load", "a", "1", "1")]),
+        ([DesiredModel("a")], GONE, ACTIVE, [Step("load", "a", None), Step("unload", "a", "2")]),
+        (
+            [DesiredModel("a", "2", ("1",))],
+            GONE,
+            ACTIVE,
+            [Step("load", "a", "2"), Step("unload", "a", "2")],
+        ),
         ([DesiredModel("b")], ONE, {}, [Step("load", "b", None), Step("unload", "a", "1")]),
     ],
 )
@@ -129,3 +160,18 @@ def test_what_an_alias_pins_ends_after_the_alias_has_moved() -> None:
         Step("load", "b", None),
         Step("unload", "a", "1"),
     ]
+
+
+def test_asks_for_versions_and_for_the_active_one() -> None:
+    models = (DesiredModel("a", "2", ("1",)), DesiredModel("b"))
+    desired = Desired("edge-agent/desired/v1", models)
+    assert [desired.asks_for("a", version) for version in "123"] == [True, True, False]
+    assert desired.asks_for("b", "7")
+    assert not desired.asks_for("c", "1")
+
+
+def test_the_store_says_which_bytes_a_version_means() -> None:
+    stored = Stored(("1", "new"), (("1", "old"), ("2", "two"), ("1", "new")))
+    assert (stored.digest("1"), stored.digest("2"), stored.digest("3")) == ("new", "two", None)
+    assert stored.has("old")
+    assert not stored.has("other")

@@ -23,13 +23,14 @@ log = logging.getLogger("edge_agent.test")
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     """What is written, at level info; logging is put back as it was."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    root, own = logging.getLogger(), logging.getLogger("edge_agent")
+    handlers, levels = root.handlers[:], (root.level, own.level)
     written = io.StringIO()
     logs.start("info", written)
     yield written
     root.handlers[:] = handlers
-    root.setLevel(level)
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])
     logging.captureWarnings(False)
 
 
@@ -128,6 +129,17 @@ def test_message_of_a_fault_may_quote_an_input(stream: io.StringIO) -> None:
 def test_message_that_does_not_fit_its_arguments() -> None:
     record = logging.makeLogRecord({"msg": "%d of %s", "args": ("x",)})
     assert json.loads(logs.JsonLines().format(record))["event"] == "%d of %s"
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+def test_other_libraries_warn_at_most(stream: io.StringIO, level: str) -> None:
+    logs.start(level, stream)
+    other = logging.getLogger("aiosqlite")
+    other.debug("SELECT 1")
+    other.info("opened")
+    assert not stream.getvalue()
+    other.warning("trouble")
+    assert ("trouble" in stream.getvalue()) is (level != "error")
 
 
 def test_nobody_reads(stream: io.StringIO) -> None:

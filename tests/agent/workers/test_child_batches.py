@@ -150,14 +150,14 @@ def test_every_dtype_as_bytes_and_as_json(child: Child, dtype: str) -> None:
     ("text", "dtype", "words"),
     [
         ("[1, 2", "float32", "not readable JSON"),
-        ("[1, 2, 3]", "float32", r"'x' holds \[3\] values, its shape is \[1, 2\]"),
-        ("[[1], [2]]", "float32", r"'x' holds \[2, 1\] values"),
-        ("[[[1, 2]]]", "float32", r"'x' holds \[1, 1, 2\] values"),
-        ("[[1, 2], [3]]", "float32", "rows differ"),
+        ("[1, 2, 3]", "float32", r"'x': its values have the shape \[3\], not \[1, 2\]"),
+        ("[[1], [2]]", "float32", r"shape \[2, 1\], not"),
+        ("[[[1, 2]]]", "float32", r"shape \[1, 1, 2\], not"),
+        ("[[1, 2], [3]]", "float32", "input 'x': its rows differ"),
         ('["1", "2"]', "float32", "not float32"),
         ("[true, false]", "float32", "not float32"),
         ("[1, 1e39]", "float32", "not finite"),
-        ("[1, 256]", "uint8", "beyond uint8"),
+        ("[1, 256]", "uint8", "input 'x': holds values beyond uint8"),
         ("[-1, 2]", "uint8", "beyond uint8"),
         ("[1.5, 2]", "int32", "not int32"),
         ("[0, 1]", "bool", "not bool"),
@@ -184,20 +184,20 @@ def test_a_query_at_fault_fails_alone(child: Child, doubling: str) -> None:
     good = [child.item(rows([place, 0])) for place in range(2)]
     part = child.part("x", np.ones((1, 2), "f4"))
     bad = {
-        "TensorError: the request: has the shape [1, 3], the input 'x' takes ['N', 2]": child.item(
+        "TensorError: the request: the input 'x' takes the shape ['N', 2], not [1, 3]": child.item(
             rows([1, 2, 3])
         ),
-        "TensorError: the request: is float64, the input 'x' takes float32": child.item(
+        "TensorError: the request: the input 'x' takes float32, not float64": child.item(
             {"x": np.ones((1, 2))}
         ),
-        "TensorError: the request: holds values that are not finite numbers": child.item(
+        "TensorError: the request: the input 'x' holds values that are not finite": child.item(
             rows([np.nan, 1])
         ),
         "TensorError: the request: the input 'x' is missing": child.item(),
         "TensorError: the request: the model has no input 'z'; it takes x": child.item(
             {"z": np.ones((1, 2), "f4")}
         ),
-        "TensorError: the request: 'x' has 4 bytes, [1, 2] of float32 takes 8": child.item(
+        "TensorError: the request: the input 'x' has 4 bytes, [1, 2] of float32": child.item(
             {"x": TensorPart("x", "float32", (1, 2), Span(0, 4))}
         ),
         "BadInputError: the request: the input 'x' is given twice": child.item(
@@ -281,7 +281,7 @@ def test_truth_values_are_one_or_zero(child: Child) -> None:
     [outcome] = child.run(name, child.item({"x": TensorPart("x", "bool", (1, 3), span)}))
     assert refusal(outcome) == (
         "TensorError",
-        "the request: 'x' holds bytes that are neither 0 nor 1",
+        "the request: the input 'x' holds bytes that are neither 0 nor 1",
     )
 
 
