@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grp
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ def require_startable(agent: Agent, own: TcpConfig | None) -> None:
         return
     _require_cpus(serve)
     if serve.socket_group is not None:
-        _require_group(serve.socket_group)
+        sockets.group_id(serve.socket_group)
     if serve.tcp is not None:
         _require_tcp(serve.tcp, own)
 
@@ -47,15 +46,6 @@ def _require_cpus(serve: ServeConfig) -> None:
                 f"serve.classes.{name}.cpus: this machine has no CPU {missing[0]}",
                 hint=f"its CPUs are 0 to {there - 1}",
             )
-
-
-def _require_group(name: str) -> None:
-    try:
-        grp.getgrnam(name)
-    except KeyError as error:
-        raise ConfigError(
-            f"there is no group {name!r}", hint="serve.socket_group in config.toml names it"
-        ) from error
 
 
 def _require_tcp(tcp: TcpConfig, own: TcpConfig | None) -> None:

@@ -73,7 +73,7 @@ def unix_socket(path: Path, group: str | None = None, is_for_owner: bool = False
         if is_for_owner and os.geteuid() == 0:
             os.chown(fresh, 0, 0)
         if group is not None:
-            os.chown(fresh, -1, _group_id(group))
+            os.chown(fresh, -1, group_id(group))
         made.listen(_BACKLOG)
         made.setblocking(False)
         fresh.rename(path)
@@ -165,7 +165,12 @@ def _reason(error: OSError) -> str:
     return getattr(error, "reason", None) or error.strerror or type(error).__name__
 
 
-def _group_id(name: str) -> int:
+def group_id(name: str) -> int:
+    """Returns the number of the group that `serve.socket_group` names.
+
+    Raises:
+        ConfigError: There is none.
+    """
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError as error:

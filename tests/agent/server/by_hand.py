@@ -52,11 +52,16 @@ class Client:
         self.send(head, body)
         return await self.receive()
 
+    async def rest(self) -> bytes:
+        """Returns what comes until the connection ends."""
+        received = b""
+        with contextlib.suppress(ConnectionResetError):  # ended before all that was sent was read
+            while data := await self.reader.read(65536):
+                received += data
+        return received
+
     async def ended(self) -> bool:
-        try:
-            return await self.reader.read() == b""
-        except ConnectionResetError:  # it was ended before all that was sent was read
-            return True
+        return not await self.rest()
 
     def close(self) -> None:
         self.writer.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edge_agent.server import protocols
-from tests.agent.server.by_hand import INFER, LIVE, Client, infer, served
+from tests.agent.server.by_hand import INFER, LIVE, infer, served
 
 CHUNKED = "POST /v2/models/demo/open/infer HTTP/1.1\nHost: x\nTransfer-Encoding: chunked"
 LEAD = b"%x\r\n%b\r\n" % (len(INFER), INFER)
@@ -188,18 +188,7 @@ def test_good_requests_are_answered_before_a_bad_one(
             one.service.gate.set()
             assert (await client.receive())[2].startswith(b'{"model_name"')
             assert (await client.receive())[2] == b'{"live":true}'
-            assert b"200 OK" not in await _rest(client)
+            assert b"200 OK" not in await client.rest()
             client.close()
 
     run(scenario())
-
-
-async def _rest(client: Client) -> bytes:
-    """Returns what comes until the connection ends."""
-    received = b""
-    try:
-        while data := await client.reader.read(65536):
-            received += data
-    except ConnectionResetError:  # it was ended before all that was sent was read
-        pass
-    return received
