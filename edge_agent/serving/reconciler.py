@@ -149,7 +149,7 @@ class Reconciler:
     def touched(self, name: str) -> None:
         """Takes in that a model was loaded or unloaded by hand: what failed of it isn't retried."""
         self._failed.discard(name)
-        self._forget_unmet({name})
+        self._registry.forget_unmet({name})
         targets = self.desired.targets() if self.desired else {}
         for alias in [one for one, (meant, _) in targets.items() if meant == name]:
             if alias in self._failed:
@@ -243,48 +243,28 @@ class Reconciler:
         failures: dict[int, str] = {}
         failed: set[str] = set()
         aim = _Aim(desired, installed, list(self._registry))
-        before = self._registry.unmet
-        self._forget_unmet(only)
+        # What is tried again has failed until it succeeds.
+        before = {} if only is None else dict(self._registry.unmet)
+        self._registry.forget_unmet(only)
         for step in steps:
-            self._expect(step, installed, "LOADING", "it is being loaded")
-        if only is not None:  # what is tried again has failed until it succeeds
-            unmet = self._registry.unmet.items()
-            self._registry.unmet = {key: before.get(key, one) for key, one in unmet}
+            if (key := _loaded_by(step, installed)) is not None:
+                self._registry.unmet[key] = before.get(key) or _unmet(step, "LOADING")
         for number, step in enumerate(steps):
+            key = _loaded_by(step, installed)
             try:
                 await self._take(step, aim, failed)
-                self._expect(step, installed)
+                if key is not None:
+                    self._registry.unmet.pop(key, None)
             except (AgentError, SigningError, OSError) as error:
                 failures[number] = str(error)
                 failed.add(step.model)
                 self._failed.add(step.model)
-                self._expect(step, installed, "UNAVAILABLE", str(error))
+                if key is not None:
+                    self._registry.unmet[key] = _unmet(step, "UNAVAILABLE", str(error))
                 facts = {"model": step.model, "version": step.version or "", "reason": str(error)}
                 self._log("model_failed", **facts)
         self._failed &= failed  # but for what was changed by hand meanwhile
         return Applied(tuple(steps), failures)
-
-    def _expect(
-        self,
-        step: Step,
-        installed: Mapping[str, Stored] | None,
-        state: State = "READY",
-        reason: str = "",
-    ) -> None:
-        """Has calls for what a step loads know that it should be there, until it is."""
-        if step.action not in ("load", "add"):
-            return
-        stored = (installed or {}).get(step.model)
-        key = (step.model, step.version or (stored.active[0] if stored else ""))
-        unmet = {other: one for other, one in self._registry.unmet.items() if other != key}
-        if state != "READY":
-            unmet[key] = Unmet(state, reason, is_live=step.action == "load")
-        self._registry.unmet = unmet
-
-    def _forget_unmet(self, names: Collection[str] | None) -> None:
-        unmet = self._registry.unmet.items()
-        kept = {} if names is None else {key: one for key, one in unmet if key[0] not in names}
-        self._registry.unmet = kept
 
     async def _take(self, step: Step, aim: _Aim, failed: Collection[str]) -> None:
         desired = aim.desired
@@ -336,3 +316,15 @@ class Reconciler:
         is_live = self._registry.live(ref.name) is entry and entry.loaded is not None
         if (ref.name, ref.version) in meant or (is_live and (ref.name, None) in meant):
             raise ModelNotReadyError(f"{ref.name} {ref.version} stays: another one isn't ready")
+
+
+def _loaded_by(step: Step, installed: Mapping[str, Stored] | None) -> tuple[str, str] | None:
+    """Returns name and version of what a step loads; None where it loads nothing."""
+    if step.action not in ("load", "add"):
+        return None
+    stored = (installed or {}).get(step.model)
+    return step.model, step.version or (stored.active[0] if stored else "")
+
+
+def _unmet(step: Step, state: State, reason: str = "it is being loaded") -> Unmet:
+    return Unmet(state, reason, is_live=step.action == "load")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -41,7 +41,7 @@ class Registry:
         self._versions: dict[str, dict[str, Entry]] = {}
         self._live: dict[str, Entry] = {}
         self.aliases: Mapping[str, tuple[str, str | None]] = {}
-        self.unmet: Mapping[tuple[str, str], Unmet] = {}
+        self.unmet: dict[tuple[str, str], Unmet] = {}
 
     def __iter__(self) -> Iterator[Entry]:
         """Yields every version, sorted by name and version."""
@@ -90,6 +90,11 @@ class Registry:
         found = [self.status(entry) for entry in self]
         found += [self._unmet(*key) for key in self.unmet if self._entry(*key) is None]
         return sorted(found, key=lambda one: (one.ref.name, one.ref.version))
+
+    def forget_unmet(self, names: Collection[str] | None) -> None:
+        """Forgets what should be there of some models, or of all."""
+        for key in [one for one in self.unmet if names is None or one[0] in names]:
+            del self.unmet[key]
 
     def _entry(self, name: str, version: str | None) -> Entry | None:
         return self._versions.get(name, {}).get(version) if version else self._live.get(name)
