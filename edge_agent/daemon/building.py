@@ -30,6 +30,7 @@ from edge_agent.serving.placement import Placement
 from edge_agent.serving.pressure import Unloading
 from edge_agent.serving.reconciler import Reconciler
 from edge_agent.serving.registry import Registry
+from edge_agent.serving.revival import Revival
 from edge_agent.telemetry.gauges import Gauges
 from edge_agent.telemetry.metrics import Meter, registry, render
 from edge_agent.telemetry.refusals import Refusals
@@ -60,6 +61,7 @@ class Rooms(Struct, frozen=True):
         placement: On which workers models run.
         life_cycle: What loads and unloads.
         reconciler: What should be served.
+        revival: What tries broken models again.
         hosts: Where models run.
         cache: Answers that were given before.
         unloading: What puts models to rest.
@@ -73,6 +75,7 @@ class Rooms(Struct, frozen=True):
     placement: Placement
     life_cycle: LifeCycle
     reconciler: Reconciler
+    revival: Revival
     hosts: Hosts
     cache: ResultCache
     unloading: Unloading
@@ -126,6 +129,7 @@ def build(settings: Settings, tasks: TaskGroup) -> Rooms:
         placement,
         life_cycle,
         reconciler,
+        Revival(table, life_cycle),
         hosts,
         cache,
         Unloading(table, life_cycle, sample, lambda: settings.serve),

@@ -97,6 +97,7 @@ class Daemon:
         beginning = tasks.create_task(self._begin(rooms))
         tasks.create_task(Watchdog(self._notifier, rooms.hosts, lambda: settings.serve).run())
         tasks.create_task(lasting(rooms.reconciler.run))
+        tasks.create_task(lasting(rooms.revival.run))
         tasks.create_task(lasting(rooms.unloading.run))
         tasks.create_task(lasting(lambda: self._reload_when_told(reloading)))
         await self._stop.wait()

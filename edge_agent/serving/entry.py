@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Event
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from edge_agent.cache.key import Origin
 from edge_agent.description import digest_of_pipeline
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from edge_agent.serving.hosts import Host
     from edge_agent.workers.work import Loaded
 
+FIRST_PAUSE_S: Final = 5.0
+LAST_PAUSE_S: Final = 300.0
+
 
 class Entry:
     """One version that is loaded, is to be, or was.
@@ -27,7 +30,7 @@ class Entry:
         state: READY only while calls are routed to it.
         reason: Why it isn't ready.
         wakes: Whether a call loads it again where it isn't ready.
-        sleeps_until: Before that no call does so, for it failed; on the clock of
+        sleeps_until: Before that nobody does so, for it failed; on the clock of
             ``time.monotonic``.
         engine: Which engine runs it.
         origin: What the cache calls the engine that answers.
@@ -53,6 +56,7 @@ class Entry:
         self.last_used = monotonic()
         self.statistics = statistics.fresh(ref)
         self._in_flight = 0
+        self._pause_s = self._pause_ended = 0.0
         self._unused = Event()
         self._unused.set()
 
@@ -69,6 +73,14 @@ class Entry:
     def be(self, state: State, reason: str = "", *, wakes: bool = False) -> None:
         """Changes its state."""
         self.state, self.reason, self.wakes = state, reason, wakes
+
+    def pause(self) -> None:
+        """Has it left alone, for it failed: twice as long each time, until it did well for long."""
+        now = monotonic()
+        if now - self._pause_ended > LAST_PAUSE_S:
+            self._pause_s = 0.0
+        self._pause_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), LAST_PAUSE_S)
+        self._pause_ended = self.sleeps_until = now + self._pause_s
 
     @property
     def can_answer(self) -> bool:

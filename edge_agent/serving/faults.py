@@ -23,7 +23,7 @@ class Faults:
     """Counts what models do to workers, and acts on it; implements `workers.pool.PoolEvents`.
 
     Twice in a minute on shared workers: the model gets workers of its own, and hurts nobody else
-    any more. Five times in a minute there: it is taken out of service, until it is loaded again.
+    any more. Five times in a minute there: it is taken out of service for a while.
     Whose inputs do it isn't asked: one caller's may take a model from all.
 
     Args:

@@ -280,6 +280,8 @@ class LifeCycle:
         """
         if entry.state == "READY":
             entry.be("UNAVAILABLE", reason, wakes=wakes)
+            if not wakes:
+                entry.pause()
             self._tell("model_failed", entry)
         return self._placement.cut_off(entry) if entry.state != "LOADING" else None
 
@@ -330,7 +332,9 @@ class LifeCycle:
                 may_heal = not isinstance(error, _LASTING)
                 entry.be("UNAVAILABLE", str(error), wakes=may_heal)
             finally:
-                if entry.state == "UNAVAILABLE":
+                if entry.is_out_of_service:
+                    entry.pause()
+                elif entry.state == "UNAVAILABLE":
                     entry.sleeps_until = monotonic() + _WAKE_AGAIN_S
                 del self._waking[entry]
 

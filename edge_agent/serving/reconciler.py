@@ -162,16 +162,12 @@ class Reconciler:
         wait_s = _FIRST_RETRY_S
         while True:
             await asyncio.sleep(wait_s)
-            # What never was loaded is no model that broke: its load is a step of its own.
-            failed = [one for one in self._registry if one.is_out_of_service and one.loaded]
-            if self.is_reached and not failed:
+            if self.is_reached:
                 wait_s = max(_FIRST_RETRY_S, wait_s / 2)
                 continue
             wait_s = min(wait_s * 2, _LAST_RETRY_S)
             async with self._lock:
                 await self._try_again()
-            for entry in failed:
-                await self._life_cycle.revive(entry)
 
     async def _try_again(self) -> None:
         if not self._is_known:

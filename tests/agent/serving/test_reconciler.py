@@ -321,28 +321,6 @@ def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     play(tmp_path, act)
 
 
-def test_what_broke_is_revived_but_not_what_never_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reconciler, "_FIRST_RETRY_S", 0.001)
-
-    async def act(s: Scene) -> None:
-        entry = await s.serve("1.0.0")
-        s.selection.problems["sha256:acme/a@2.0.0"] = EngineFailedError("no memory")
-        with pytest.raises(EngineFailedError):
-            await s.serve("2.0.0")
-        s.selection.problems.clear()
-        one = made(s, FakeKept(wants("acme/a@1.0.0")))
-        await one.begin()
-        await s.life_cycle.fail(entry, "it broke")
-        trying = asyncio.create_task(one.run())
-        await until(lambda: entry.state == "READY")
-        assert served(s) == ["acme/a@1.0.0"]
-        trying.cancel()
-
-    play(tmp_path, act)
-
-
 def test_a_state_that_is_forgotten_gives_way_to_what_is_installed(tmp_path: Path) -> None:
     async def act(s: Scene) -> None:
         s.bundles.install("acme/a", "1.0.0")
