@@ -120,7 +120,7 @@ class Scheduler:
         Raises:
             ModelNotReadyError: The model isn't there, or was removed meanwhile.
             OverloadedError: A queue is full, or the tenant's share of it.
-            DeadlineExceededError: Its time ran out, or certainly will.
+            DeadlineExceededError: Its time ran out, or will before it is answered.
             WorkerFailedError: The worker died of it.
             AgentError: What else came out.
         """

@@ -81,6 +81,34 @@ def test_what_is_late_for_certain_is_not_run() -> None:
     asyncio.run(steps())
 
 
+def test_what_is_late_most_likely_gives_way_to_others_that_wait() -> None:
+    async def steps() -> None:
+        drive = Drive()
+        for run_s in (0.1, 0.12, 0.14):
+            await drive.ask()
+            await drive.order(run_s)
+        late, last = await drive.ask(1, within_s=0.11), await drive.ask(2, within_s=0.11)
+        assert await drive.order() == [2]
+        assert [type(one) for one in await outcomes([late])] == [DeadlineExceededError]
+        await last
+        assert_empty(drive)
+
+    asyncio.run(steps())
+
+
+def test_one_run_in_which_the_machine_stood_still_makes_nothing_late() -> None:
+    async def steps() -> None:
+        drive = Drive()
+        for run_s in (*[0.1] * 20, 60.0):
+            await drive.ask()
+            await drive.order(run_s)
+        callers = [await drive.ask(number, within_s=0.5) for number in (1, 2, 3)]
+        assert await drive.order() == [1, 2, 3]
+        await asyncio.gather(*callers)
+
+    asyncio.run(steps())
+
+
 def test_a_job_that_is_given_up_is_not_run() -> None:
     async def steps() -> None:
         drive = Drive()
