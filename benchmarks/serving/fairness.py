@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import chain
 from statistics import median
+from typing import NamedTuple
 
 from report import Row
 
@@ -35,24 +36,29 @@ def attainment(bench: Bench) -> list[Row]:
     rounds = max(1, round(bench.open_loop_s / _BURST_EVERY_S))
     with bench.daemon().running() as daemon, bench.bare() as loops:
         closed(daemon, questions.tensors(bench.tensors), _FLOOD, bench.seconds)
-        taken = [_attained(bench, daemon, loops, number) for number in range(rounds)]
-    notes = {
-        "attainment": "within 10 service times; requests carry that as their deadline",
-        "attainment.possible": "a single queue that drops what would be late",
-    }
-    shares = {name: median([one[name] for one in taken]) for name in taken[0]}
-    capacity = shares.pop("capacity_rps")
+        taken = [_one_round(bench, daemon, loops, number) for number in range(rounds)]
+    within = "within 10 service times; requests carry that as their deadline"
+    ideal = "a single queue that drops what would be late"
     return [
-        *(
-            Row(f"serve.{name}", share, "share", notes.get(name, ""))
-            for name, share in shares.items()
-        ),
-        Row("serve.capacity_rps", capacity, "1/s"),
+        Row("serve.attainment", median([one.attained for one in taken]), "share", within),
+        Row("serve.attainment.possible", median([one.possible for one in taken]), "share", ideal),
+        Row("serve.attainment.no_bursts", median([one.no_bursts for one in taken]), "share"),
+        Row("serve.attainment.no_deadline", median([one.no_deadline for one in taken]), "share"),
+        Row("serve.capacity_rps", median([one.capacity_rps for one in taken]), "1/s"),
     ]
 
 
-def _attained(bench: Bench, daemon: Server, loops: Loop, number: int) -> dict[str, float]:
-    """Returns what one round comes to, by the names of the rows."""
+class _Round(NamedTuple):
+    """What one round comes to: shares in time, and requests a second."""
+
+    attained: float
+    possible: float
+    no_bursts: float
+    no_deadline: float
+    capacity_rps: float
+
+
+def _one_round(bench: Bench, daemon: Server, loops: Loop, number: int) -> _Round:
     source = questions.tensors(bench.tensors)
     limit_ms = _PATIENCE * _service_ms(bench, loops)
     capacity = closed(daemon, source, _FLOOD, bench.seconds).rate
@@ -61,13 +67,13 @@ def _attained(bench: Bench, daemon: Server, loops: Loop, number: int) -> dict[st
     steady, bursts = (
         arrivals(_UTILISATION * capacity, burst, _BURST_EVERY_S, number) for burst in (1.0, _BURST)
     )
-    return {
-        "attainment.no_bursts": _share(daemon, patient, steady, limit_ms),
-        "attainment.no_deadline": _share(daemon, source, bursts, limit_ms),
-        "attainment": _share(daemon, patient, bursts, limit_ms),
-        "attainment.possible": possible(bursts, 1 / capacity, limit_ms / 1e3),
-        "capacity_rps": capacity,
-    }
+    return _Round(
+        attained=_share(daemon, patient, bursts, limit_ms),
+        possible=possible(bursts, 1 / capacity, limit_ms / 1e3),
+        no_bursts=_share(daemon, patient, steady, limit_ms),
+        no_deadline=_share(daemon, source, bursts, limit_ms),
+        capacity_rps=capacity,
+    )
 
 
 def arrivals(per_second: float, burst: float, seconds: float, seed: int) -> list[float]:

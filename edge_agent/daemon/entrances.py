@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from edge_agent.backends.registry import BACKENDS
 from edge_agent.daemon import descriptors
-from edge_agent.server import sockets, tokens
-from edge_agent.server.admin_routes import DESIRED, RELOAD, DesiredState, Reload
+from edge_agent.server import routes, sockets, tokens
+from edge_agent.server.admin_routes import DESIRED, DesiredState, Reload
 from edge_agent.server.apps import admin_app, data_app
 from edge_agent.server.auth import NetworkAccess, SocketAccess, Tenants
 from edge_agent.server.listeners import HttpServer, Listener, listen
@@ -73,7 +73,7 @@ def entrances(
     local = SocketAccess(tenants)
     state = DesiredState(rooms.reconciler, own, config.state_dir)
     desired = Route(DESIRED, endpoint=state, methods=None)
-    again = Route(RELOAD, endpoint=Reload(reload), methods=None)
+    again = Route(routes.RELOAD, endpoint=Reload(reload), methods=None)
     refused = rooms.refusals.count
     admin = admin_app(rooms.models, own, local, rooms.render, [desired, again], refused)
     data = data_app(rooms.models, shared, local, rooms.render, refused)

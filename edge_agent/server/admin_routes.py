@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from edge_agent.server import json_bodies, routes
+from edge_agent.server import json_bodies
 from edge_agent.server.apps import EXCHANGE
 from edge_agent.server.errors import MethodError
 from edge_agent.server.replies import json_reply, send_reply
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from edge_agent.serving.reconciler import Applied
 
 DESIRED: Final = "/desired"
-RELOAD: Final = routes.RELOAD
 _ANY: Final = msgspec.json.Decoder(Any)
 
 

@@ -71,16 +71,21 @@ class Entry:
         return self.loaded is not None and self.loaded.batches
 
     def be(self, state: State, reason: str = "", *, wakes: bool = False) -> None:
-        """Changes its state."""
-        self.state, self.reason, self.wakes = state, reason, wakes
+        """Changes its state. What goes out of service is left alone for a while.
 
-    def pause(self) -> None:
-        """Has it left alone, for it failed: twice as long each time, until it did well for long."""
-        now = monotonic()
-        if now - self._pause_ended > LAST_PAUSE_S:
-            self._pause_s = 0.0
-        self._pause_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), LAST_PAUSE_S)
-        self._pause_ended = self.sleeps_until = now + self._pause_s
+        For twice as long each time, until it has done well for long.
+        """
+        self.state, self.reason, self.wakes = state, reason, wakes
+        if self.is_out_of_service:
+            self._pause(monotonic())
+
+    def _pause(self, now: float) -> None:
+        if now >= self._pause_ended:
+            if now > self._pause_ended + LAST_PAUSE_S:
+                self._pause_s = 0.0
+            self._pause_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), LAST_PAUSE_S)
+            self._pause_ended = now + self._pause_s
+        self.sleeps_until = self._pause_ended
 
     @property
     def can_answer(self) -> bool:

@@ -129,8 +129,8 @@ class LifeCycle:
             keep: Versions that stay loaded beside it, the one that was live among them.
         """
         async with self._loads[name]:
-            trust, reference = self._trust, f"{name}@{version}" if version else name
-            bundle = await asyncio.to_thread(self._bundles.open, reference)
+            trust = self._trust
+            bundle = await self._open(name, version)
             with closing(bundle), self._choosing(bundle) as choosing:
                 if self._registry.live(name) is not None:
                     # What is live can rest, wake and move meanwhile, however long a trial takes.
@@ -159,8 +159,7 @@ class LifeCycle:
 
     async def check(self, name: str, version: str | None) -> None:
         """Verifies a version as a load would begin to; for errors see `Service.load`."""
-        reference = f"{name}@{version}" if version else name
-        (await asyncio.to_thread(self._bundles.open, reference)).close()
+        (await self._open(name, version)).close()
 
     async def unload(self, entry: Entry, reason: str = "it was unloaded") -> None:
         """Takes a version out of service and waits until it is freed.
@@ -207,11 +206,14 @@ class LifeCycle:
             raise not_ready(entry)
 
     async def revive(self, entry: Entry) -> None:
-        """Tries to load a version again that is out of service; the entry says what came of it."""
+        """Begins to load a version again that is out of service; what comes of it the entry says.
+
+        Others are not to wait until it is loaded.
+        """
         if entry.is_out_of_service and monotonic() >= entry.sleeps_until:
             entry.wakes = True
             with suppress(ModelNotReadyError):
-                await self.wake(entry)
+                await self.wake(entry, 0.0)
 
     async def recheck(self) -> bool:
         """Ends what can't be trusted any more, after a change of the keyring.
@@ -269,6 +271,10 @@ class LifeCycle:
             if choosing.done() and not choosing.cancelled():
                 choosing.exception()  # which nobody needs where the version was ready already
 
+    async def _open(self, name: str, version: str | None) -> Bundle:
+        reference = f"{name}@{version}" if version else name
+        return await asyncio.to_thread(self._bundles.open, reference)
+
     async def _verify(self, entry: Entry) -> None:
         (await asyncio.to_thread(self._bundles.reopen, entry.ref)).close()
 
@@ -280,8 +286,6 @@ class LifeCycle:
         """
         if entry.state == "READY":
             entry.be("UNAVAILABLE", reason, wakes=wakes)
-            if not wakes:
-                entry.pause()
             self._tell("model_failed", entry)
         return self._placement.cut_off(entry) if entry.state != "LOADING" else None
 
@@ -332,9 +336,7 @@ class LifeCycle:
                 may_heal = not isinstance(error, _LASTING)
                 entry.be("UNAVAILABLE", str(error), wakes=may_heal)
             finally:
-                if entry.is_out_of_service:
-                    entry.pause()
-                elif entry.state == "UNAVAILABLE":
+                if entry.state == "UNAVAILABLE" and entry.wakes:
                     entry.sleeps_until = monotonic() + _WAKE_AGAIN_S
                 del self._waking[entry]
 

@@ -117,11 +117,11 @@ def test_a_model_that_hangs_is_isolated_then_taken_out_and_costs_nobody_a_reques
             ask(daemon, HANG, "green")  # an answer that is right, and the next start is at once
             statuses.append(ask(daemon, HANG).status_code)
             assert len(statuses) < 12
+        assert ask(daemon, HANG, "green").status_code == 503
         good.wait_for(10)
     assert set(statuses[:-1]) <= {500, 504}
     assert good.failed() == []
     assert all(one.label == one.colour for one in good.answers)
-    assert ask(daemon, HANG, "green").status_code == 503
     assert daemon.get("/v2/health/live").status_code == 200
 
 

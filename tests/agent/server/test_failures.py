@@ -13,8 +13,8 @@ from edge_agent import errors, tensors
 from edge_agent.description import TensorSpec
 from edge_agent.serve_config import ServeConfig
 from edge_agent.server import errors as server
-from edge_agent.server import failures
-from edge_agent.server.admin_routes import RELOAD, Reload
+from edge_agent.server import failures, routes
+from edge_agent.server.admin_routes import Reload
 from edge_agent.server.apps import admin_app, bodies
 from edge_agent.server.auth import PEER
 from edge_agent.server.replies import Message
@@ -165,12 +165,14 @@ def test_a_configuration_that_cant_be_used_is_a_conflict() -> None:
     async def reload() -> list[str]:
         raise errors.ConfigError("serve.tcp has no tokens", path="/etc/edge-agent/config.toml")
 
-    again = Route(RELOAD, endpoint=Reload(reload), methods=None)
+    again = Route(routes.RELOAD, endpoint=Reload(reload), methods=None)
     app = admin_app(FakeService(), bodies(ServeConfig()), local(), metrics, [again])
-    got = asked(app, "POST", RELOAD)
+    got = asked(app, "POST", routes.RELOAD)
     assert (got.status, got.json()["kind"]) == (409, "ConfigError")
     assert got.json()["error"].startswith("/etc/edge-agent/config.toml: ")
-    documented = asked(app, "GET", "/openapi.json").json()["paths"][RELOAD]["post"]["responses"]
+    documented = asked(app, "GET", "/openapi.json").json()["paths"][routes.RELOAD]["post"][
+        "responses"
+    ]
     assert "409" in documented
 
 

@@ -13,6 +13,7 @@ from edge_agent.serving import entry as entries
 from edge_agent.serving import life_cycle, revival
 from edge_agent.serving.entry import FIRST_PAUSE_S, LAST_PAUSE_S
 from edge_agent.serving.revival import Revival
+from edge_signing.errors import NotTrusted
 from tests.agent.serving.scene import Scene, entry, play
 
 A1 = "sha256:acme/a@1.0.0"
@@ -51,12 +52,13 @@ def test_pauses_double_to_a_longest_one_and_are_short_again_after_a_good_time(
 ) -> None:
     one, pauses = entry(), []
     for _ in range(9):
-        one.pause()
+        for _ in range(2):  # told twice of one failure
+            one.be("UNAVAILABLE", "it broke")
         pauses.append(one.sleeps_until - clock.now)
         clock.now = one.sleeps_until + 1
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300]
     clock.now += LAST_PAUSE_S
-    one.pause()
+    one.be("UNAVAILABLE", "it broke")
     assert one.sleeps_until - clock.now == FIRST_PAUSE_S
 
 
@@ -91,6 +93,35 @@ def test_a_revival_that_fails_waits_for_longer(tmp_path: Path, clock: Clock) -> 
         clock.now += 10
         await look(s)
         assert one.state == "READY"
+
+    play(tmp_path, act)
+
+
+def test_a_load_that_hangs_holds_up_nobody_elses_revival(tmp_path: Path, clock: Clock) -> None:
+    async def act(s: Scene) -> None:
+        both = [await s.serve("1.0.0", name) for name in ("acme/a", "acme/b")]
+        for one in both:
+            await s.life_cycle.fail(one, "it broke")
+        clock.now += FIRST_PAUSE_S
+        s.selection.trials[A1] = asyncio.Event()
+        await look(s)
+        assert [one.state for one in both] == ["LOADING", "READY"]
+        s.selection.trials[A1].set()
+        await look(s)
+        assert both[0].state == "READY"
+
+    play(tmp_path, act)
+
+
+def test_what_was_revoked_while_it_rested_is_left_alone_too(tmp_path: Path, clock: Clock) -> None:
+    async def act(s: Scene) -> None:
+        one = await s.serve("1.0.0")
+        await s.life_cycle.rest(one, "it rests")
+        s.bundles.problems[A1] = NotTrusted("revoked")
+        await s.life_cycle.recheck()
+        opened = len(s.bundles.opened)
+        await look(s)
+        assert len(s.bundles.opened) == opened
 
     play(tmp_path, act)
 
