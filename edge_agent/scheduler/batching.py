@@ -17,7 +17,6 @@ from edge_agent.scheduler.model_queue import ModelQueue, Share
 _NOT_AT_ALL: Final = -math.inf
 _LEAST_RUN_S: Final = 1.0
 _TIMES_THE_SLOWEST: Final = 20
-_TIMES_THE_FASTEST: Final = 2
 
 
 class Turns:
@@ -159,10 +158,10 @@ def plan(
 
 
 def _is_doomed(entry: Entry, now: float) -> bool:
-    """Whether a job would be late for certain; where others of its kind wait, most likely.
+    """Whether a job would be late for certain; where its tenant has more that wait, most likely.
 
-    In an overload each run that ends late would make the next one late as well. The last one is
-    tried, so that a model that has become faster is noticed.
+    In an overload each run that ends late would make the next one late as well. A tenant's last
+    one is tried, so that a model that has become faster is noticed.
     """
     if not entry.is_open():
         return True
@@ -170,10 +169,9 @@ def _is_doomed(entry: Entry, now: float) -> bool:
     times = model.times
     if left_s >= times.mean_s or model.settings.sizes_vary:
         return False
-    fastest_s = times.fastest_s(now)
-    if entry.queue.count > 1:  # a mean can be far off, after a run in which the machine stood still
-        return left_s < min(times.expected_s(entry.rows), _TIMES_THE_FASTEST * fastest_s)
-    return left_s < fastest_s
+    if entry.queue.has_others(entry):  # a mean alone may be that of few runs that took very long
+        return left_s < min(times.expected_s(entry.rows), times.usual_s(now))
+    return left_s < times.fastest_s(now)
 
 
 def timeout_s(entries: Sequence[Entry], rows: int, limits: SchedulerLimits) -> float:

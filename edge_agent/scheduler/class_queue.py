@@ -174,6 +174,10 @@ class ClassQueue:
                 then = finish + following.rows / weight
                 heappush(heads, (then, following.number, following, line, weight))
 
+    def has_others(self, entry: Entry) -> bool:
+        """Whether more jobs wait of a job's tenant."""
+        return len(self.lanes[entry.tenant].line) > 1
+
     def entries(self) -> list[Entry]:
         """Returns all jobs."""
         return [entry for lane in self.lanes.values() for entry in lane.line]

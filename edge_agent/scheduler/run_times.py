@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 _WINDOW: Final = 128
@@ -76,7 +77,15 @@ class RunTimes:
         A row's part of a larger run is certainly less than a run of its own. What isn't run isn't
         measured: an old figure would refuse work for ever.
         """
-        return min(self._row_window) if now - self._observed_at < _RECENT_S else 0.0
+        return min(self._recent(now), default=0.0)
+
+    def usual_s(self, now: float) -> float:
+        """Returns what half of the runs are faster than, by the row as `fastest_s`."""
+        rows = sorted(self._recent(now))
+        return rows[len(rows) // 2] if rows else 0.0
+
+    def _recent(self, now: float) -> Sequence[float]:
+        return self._row_window if now - self._observed_at < _RECENT_S else ()
 
     def slowest_s(self, rows: int) -> float:
         """Returns the longest time that so many rows have taken, or should take; 0 for unknown."""

@@ -76,11 +76,14 @@ class Entry:
         For twice as long each time, until it has done well for long.
         """
         self.state, self.reason, self.wakes = state, reason, wakes
-        if self.is_out_of_service:
-            self._pause(monotonic())
+        now = monotonic()
+        if state == "READY":
+            self.sleeps_until, self._pause_ended = 0.0, min(self._pause_ended, now)
+        elif self.is_out_of_service:
+            self._pause(now)
 
     def _pause(self, now: float) -> None:
-        if now >= self._pause_ended:
+        if now >= self._pause_ended:  # else this failure was told before
             if now > self._pause_ended + LAST_PAUSE_S:
                 self._pause_s = 0.0
             self._pause_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), LAST_PAUSE_S)

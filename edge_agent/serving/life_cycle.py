@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
@@ -200,20 +200,20 @@ class LifeCycle:
             raise not_ready(entry)
         task = self._waking.get(entry)
         if task is None:
-            task = self._waking[entry] = self._tasks.create_task(self._wake(entry))
+            task = self._waking[entry] = self._tasks.create_task(self._wake(entry, is_broken=False))
         await asyncio.wait({task}, timeout=timeout_s)
         if not entry.can_answer:
             raise not_ready(entry)
 
-    async def revive(self, entry: Entry) -> None:
-        """Begins to load a version again that is out of service; what comes of it the entry says.
+    def revive(self, entry: Entry) -> None:
+        """Begins to load a version again that broke, where it has been left alone for long enough.
 
-        Others are not to wait until it is loaded.
+        What comes of it the entry says; it isn't ready meanwhile.
         """
-        if entry.is_out_of_service and monotonic() >= entry.sleeps_until:
-            entry.wakes = True
-            with suppress(ModelNotReadyError):
-                await self.wake(entry, 0.0)
+        is_due = entry.is_out_of_service and monotonic() >= entry.sleeps_until
+        if is_due and entry not in self._waking:
+            task = self._tasks.create_task(self._wake(entry, is_broken=True))
+            self._waking[entry] = task
 
     async def recheck(self) -> bool:
         """Ends what can't be trusted any more, after a change of the keyring.
@@ -312,7 +312,7 @@ class LifeCycle:
             entry.be("READY")
             if engine != part.engine:  # what only rested goes on with its counters
                 self._meter.remember(entry.ref.name, entry.ref.version, part.engine)
-            entry.last_used, entry.sleeps_until = monotonic(), 0.0
+            entry.last_used = monotonic()
             self._relieve()
         except BaseException as error:
             self._parts.pop(entry.ref.digest, None)
@@ -323,22 +323,33 @@ class LifeCycle:
                 await self._placement.drop(entry.ref.digest, host)
             raise
 
-    async def _wake(self, entry: Entry) -> None:
-        """Never raises: who waits looks at the entry."""
+    async def _wake(self, entry: Entry, *, is_broken: bool) -> None:
+        """Loads a version again, unless it isn't any more what it was: resting, or broken.
+
+        Never raises: who waits looks at the entry.
+        """
         async with self._locks[entry.ref.name]:
             try:
-                if entry.wakes and entry in self._registry:
-                    trust = self._trust
-                    bundle = await asyncio.to_thread(self._bundles.reopen, entry.ref)
-                    with closing(bundle), self._choosing(bundle) as choosing:
-                        await self._start(entry, choosing, trust)
+                is_due = entry.is_out_of_service if is_broken else entry.wakes
+                if is_due and entry in self._registry:
+                    await self._start_again(entry)
+                    if is_broken:
+                        is_live = self._registry.live(entry.ref.name) is entry
+                        self._tell("model_live" if is_live else "model_ready", entry)
             except (AgentError, SigningError, OSError) as error:
-                may_heal = not isinstance(error, _LASTING)
-                entry.be("UNAVAILABLE", str(error), wakes=may_heal)
-            finally:
-                if entry.state == "UNAVAILABLE" and entry.wakes:
+                wakes = not is_broken and not isinstance(error, _LASTING)
+                entry.be("UNAVAILABLE", str(error), wakes=wakes)
+                if wakes:
                     entry.sleeps_until = monotonic() + _WAKE_AGAIN_S
+                self._tell("model_failed", entry)
+            finally:
                 del self._waking[entry]
+
+    async def _start_again(self, entry: Entry) -> None:
+        trust = self._trust
+        bundle = await asyncio.to_thread(self._bundles.reopen, entry.ref)
+        with closing(bundle), self._choosing(bundle) as choosing:
+            await self._start(entry, choosing, trust)
 
     async def _known(self, digest: str) -> Entry | None:
         """Returns the entry of a bundle; one that only drains yet goes on instead of ending."""

@@ -31,4 +31,4 @@ class Revival:
             for entry in list(self._registry):
                 # What never was loaded is no model that broke: its load is the reconciler's.
                 if entry.loaded is not None:
-                    await self._life_cycle.revive(entry)
+                    self._life_cycle.revive(entry)

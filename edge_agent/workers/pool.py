@@ -50,9 +50,11 @@ class Pool:
                     task.cancel()
         finally:
             left_s = max(0.0, self._ends_at - monotonic())
-            await asyncio.gather(*(slot.end(left_s) for slot in self._slots))
-            await asyncio.gather(*self._unloading)
-            self._stopped.set()
+            try:
+                await asyncio.gather(*(slot.end(left_s) for slot in self._slots))
+                await asyncio.gather(*self._unloading)
+            finally:
+                self._stopped.set()
 
     async def load(self, digest: str) -> Loaded:
         """Loads a model on every worker, or on none.

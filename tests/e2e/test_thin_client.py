@@ -38,16 +38,16 @@ AFFORDABLE = {
     "gc",
     "time",
 }
-LAUNCHER = Path(__file__).parents[2] / "packaging/bin/edge-agent"
-MODULES = f"""
+MODULES = """
 import os, sys
 before = set(sys.modules)
+from edge_agent.cli import main
 def leave(code):
     sys.stderr.write("\\n".join(sorted(set(sys.modules) - before)))
     sys.stderr.flush()
     _exit(code)
 _exit, os._exit = os._exit, leave
-{LAUNCHER.read_text()}
+main.main()
 """
 
 

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.errors import EngineFailedError, GoldenMismatchError
+from edge_agent.errors import (
+    EngineFailedError,
+    GoldenMismatchError,
+    ModelNotReadyError,
+    WorkerFailedError,
+)
 from edge_agent.serving import entry as entries
 from edge_agent.serving import life_cycle, revival
 from edge_agent.serving.entry import FIRST_PAUSE_S, LAST_PAUSE_S
 from edge_agent.serving.revival import Revival
 from edge_signing.errors import NotTrusted
-from tests.agent.serving.scene import Scene, entry, play
+from tests.agent.serving.scene import Scene, entry, play, who
 
 A1 = "sha256:acme/a@1.0.0"
 
@@ -77,22 +82,48 @@ def test_what_broke_is_left_alone_and_then_revived(tmp_path: Path, clock: Clock)
     play(tmp_path, act)
 
 
-def test_a_revival_that_fails_waits_for_longer(tmp_path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [GoldenMismatchError("it answers wrongly"), WorkerFailedError("crashed"), OSError("no disk")],
+)
+@pytest.mark.parametrize("place", ["bundles", "selection"])
+def test_a_revival_that_fails_waits_for_longer(
+    tmp_path: Path, clock: Clock, error: Exception, place: str
+) -> None:
+    async def act(s: Scene) -> None:
+        problems = {"bundles": s.bundles.problems, "selection": s.selection.problems}[place]
+        one = await s.serve("1.0.0")
+        await s.life_cycle.fail(one, "it broke")
+        problems[A1] = error
+        for pause_s in (5.0, 10.0, 20.0):
+            clock.now += pause_s
+            await look(s)
+            assert s.registry.status(one).state == "UNAVAILABLE"
+            assert one.sleeps_until == clock.now + 2 * pause_s
+            assert s.logged("model_failed")[-1]["reason"] == str(error)
+        opened = len(s.bundles.opened)
+        with pytest.raises(ModelNotReadyError, match=str(error)):
+            await s.ask()
+        await look(s)
+        assert len(s.bundles.opened) == opened
+        problems.clear()
+        clock.now += 40
+        await look(s)
+        assert who(await s.ask()) == A1
+        assert [event for event, _ in s.events][-1] == "model_live"
+
+    play(tmp_path, act)
+
+
+def test_who_broke_again_after_a_load_by_hand_pauses_anew(tmp_path: Path, clock: Clock) -> None:
     async def act(s: Scene) -> None:
         one = await s.serve("1.0.0")
         await s.life_cycle.fail(one, "it broke")
-        s.bundles.problems[A1] = GoldenMismatchError("it answers wrongly")
-        clock.now += 5
-        await look(s)
-        assert one.is_out_of_service
-        assert one.sleeps_until == clock.now + 10
-        opened = len(s.bundles.opened)
-        await look(s)
-        assert len(s.bundles.opened) == opened
-        s.bundles.problems.clear()
-        clock.now += 10
-        await look(s)
-        assert one.state == "READY"
+        clock.now += 1
+        await s.life_cycle.load("acme/a", "1.0.0")
+        clock.now += 1
+        await s.life_cycle.fail(one, "it broke")
+        assert one.sleeps_until == clock.now + 2 * FIRST_PAUSE_S
 
     play(tmp_path, act)
 
@@ -106,6 +137,7 @@ def test_a_load_that_hangs_holds_up_nobody_elses_revival(tmp_path: Path, clock: 
         s.selection.trials[A1] = asyncio.Event()
         await look(s)
         assert [one.state for one in both] == ["LOADING", "READY"]
+        assert s.registry.status(both[0]).state == "LOADING"
         s.selection.trials[A1].set()
         await look(s)
         assert both[0].state == "READY"
